@@ -1,0 +1,133 @@
+"""What is asked for: a run, an evaluation, their budgets and limits.
+
+Validation that needs the catalog lives here too, so the launch form, the command line and an
+import refuse the same things with the same words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kernels.catalog import Problem, UnknownProblem, load_problem
+
+AGENTS = ("search",)
+WORKFLOWS = ("goal",)
+LANGUAGES = {"host": "cpp", "cuda": "triton"}  # what an agent writes by default for a device kind
+
+
+class SpecError(ValueError):
+    """A request cannot be met: `field` names the input, `remedy` says what would work."""
+
+    def __init__(self, field: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{field}: {problem} {remedy}")
+        self.field = field
+        self.problem = problem
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """Hard limits of a run; the loop stops at whichever is reached first."""
+
+    evaluations: int = 24
+    wall_clock_s: float = 900.0
+
+    MAX_EVALUATIONS = 1000
+    MAX_WALL_CLOCK_S = 7 * 24 * 3600.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.evaluations <= self.MAX_EVALUATIONS:
+            raise SpecError(
+                "evaluations",
+                f"{self.evaluations} is outside 1–{self.MAX_EVALUATIONS}.",
+                "Give a whole number in that range.",
+            )
+        if not 1 <= self.wall_clock_s <= self.MAX_WALL_CLOCK_S:
+            raise SpecError(
+                "wall_clock_s",
+                f"{self.wall_clock_s:g} s is outside 1 s – 7 days.",
+                "Give at least a few seconds per evaluation.",
+            )
+
+
+@dataclass(frozen=True)
+class Hint:
+    """What a published knowledge entry tells an agent: constants that worked, and its claim."""
+
+    entry: str
+    claim: str
+    kernel: str
+    constants: dict[str, int]
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """Everything that decides how a run goes; frozen at launch and kept in its archive."""
+
+    problem: str
+    device: str = "host"
+    case_set: str = "host"
+    language: str = "cpp"
+    agent: str = "search"
+    workflow: str = "goal"
+    goal_speedup: float | None = None
+    seed: int = 0
+    budgets: Budgets = field(default_factory=Budgets)
+    hints: tuple[Hint, ...] = ()
+
+    def validate(self) -> Problem:
+        """Check against the catalog; returns the problem or raises SpecError."""
+        try:
+            problem = load_problem(self.problem)
+        except UnknownProblem as error:
+            raise SpecError("problem", str(error), error.remedy) from error
+        _one_of("agent", self.agent, AGENTS)
+        _one_of("workflow", self.workflow, WORKFLOWS)
+        _one_of("case_set", self.case_set, problem.case_sets(device_kind(self.device)))
+        languages = sorted({kernel.language for kernel in problem.zoo})
+        _one_of("language", self.language, languages)
+        if self.goal_speedup is not None and not 0 < self.goal_speedup <= 1000:
+            raise SpecError(
+                "goal_speedup",
+                f"{self.goal_speedup:g}× is outside 0–1000×.",
+                "Leave it empty to use the whole budget.",
+            )
+        return problem
+
+
+def device_kind(device: str) -> str:
+    """`host` for the host, `cuda` for `cuda:0` and its like; raises SpecError otherwise."""
+    kind, _, index = device.partition(":")
+    if kind == "host" and not index:
+        return "host"
+    if kind == "cuda" and (index.isdigit() or not index):
+        return "cuda"
+    raise SpecError("device", f"{device!r} names no device.", "Use host, or cuda:0.")
+
+
+def _one_of(field: str, value: str, choices: tuple[str, ...] | list[str]) -> None:
+    if value not in choices:
+        raise SpecError(field, f"{value!r} is not offered.", f"Use one of: {', '.join(choices)}.")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one evaluation may use. Deadlines are enforced from outside the child."""
+
+    compile_s: float = 60.0
+    deadline_s: float = 120.0
+    output_bytes: int = 64 * 1024
+    memory_bytes: int = 8 * 1024**3
+
+
+@dataclass(frozen=True)
+class EvaluationSpec:
+    """One candidate to judge: `source` is a whole file, `pairs` the timed pairs per scored case."""
+
+    problem: str
+    source: str
+    language: str
+    device: str = "host"
+    case_set: str = "host"
+    pairs: int = 30
+    limits: Limits = field(default_factory=Limits)
