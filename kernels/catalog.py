@@ -17,7 +17,18 @@ from typing import Any
 ROOT = Path(__file__).parent / "problems"
 ITEM_SIZE = {"fp32": 4, "bf16": 2, "fp16": 2, "int64": 8}
 C_TYPE = {"fp32": "float", "bf16": "uint16_t", "fp16": "uint16_t", "int64": "int64_t"}
-DRAWS = ("normal", "uniform", "wide")
+DRAWS = {
+    "normal": "N(0, 1), independent",
+    "uniform": "U(0, 1), independent",
+    "wide": "s · 2^u with a random sign s and u ~ U(−20, 20): twelve decimal orders of magnitude",
+    "tiny": "N(0, 1) · t with t the smallest normal number of the dtype: some 68% are subnormal",
+    "equal": "one N(0, 1) value per row (all dimensions but the last), repeated along the row",
+    "masked": "N(0, 1), but −inf outside start ≤ j < end along the last dimension, with start drawn "
+    "uniformly from 0…N−1 and end from start+1…N for each row; in rows of flat index 3 mod 4 each "
+    "position inside, except start itself, is −inf too with probability ½",
+}
+"""What inputs may look like: name → meaning. Values are drawn in float64 (or exactly), then rounded
+once to the argument's dtype; the reference sees the rounded values."""
 _OPERATORS = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -209,7 +220,7 @@ def _problem(folder: Path, raw: dict[str, Any]) -> Problem:
 def _argument(raw: dict[str, Any]) -> Argument:
     draw = raw.get("draw", "normal")
     if draw not in DRAWS:
-        raise ValueError(f"argument {raw['name']}: draw {draw!r} is not one of {DRAWS}")
+        raise ValueError(f"argument {raw['name']}: draw {draw!r} is not one of {list(DRAWS)}")
     shape = tuple(str(size) for size in raw["shape"])
     return Argument(raw["name"], shape, raw.get("dtype"), draw)
 
@@ -218,7 +229,7 @@ def _case(raw: dict[str, Any], cost: dict[str, str]) -> Case:
     names = {**raw["dims"], "itemsize": ITEM_SIZE[raw["dtype"]]}
     draws = raw.get("draws", {})
     if unknown := set(draws.values()) - set(DRAWS):
-        raise ValueError(f"case {raw['name']}: draws {sorted(unknown)} are not among {DRAWS}")
+        raise ValueError(f"case {raw['name']}: draws {sorted(unknown)} are not among {list(DRAWS)}")
     return Case(
         name=raw["name"],
         sets=tuple(raw["sets"]),
