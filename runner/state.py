@@ -1,0 +1,205 @@
+"""RunState: what a log says about its run so far, as a pure fold over the events.
+
+Driver, archive reader and resumption all ask this one fold, so they cannot disagree. It refuses a
+log that contradicts itself; it reads no clock, no storage and no catalog.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from runner.events import (
+    BudgetPayload,
+    CandidatePayload,
+    ControlPayload,
+    EvaluationPayload,
+    Event,
+    EventType,
+    MessagePayload,
+    RunPayload,
+    RunStatus,
+    ToolCallPayload,
+)
+from runner.results import Evaluation, Verdict
+from runner.spec import RunSpec
+
+
+class BrokenLog(ValueError):
+    """The events contradict each other; the message names the event by its seq."""
+
+
+@dataclass(frozen=True)
+class RunState:
+    """The fold's value after `last_seq` events; `apply` returns the next one.
+
+    `wall_clock_s` counts only time during which a driver was at work: the gap before a resumption
+    is nobody's use. `stop` is the person's stop request, `said` the last message of the step under
+    way, `calls` the tool calls made.
+    """
+
+    run: str = ""
+    spec: RunSpec | None = None
+    status: RunStatus = RunStatus.queued
+    reason: str = ""
+    started: bool = False
+    candidates: dict[int, CandidatePayload] = field(default_factory=dict)
+    evaluations: dict[int, Evaluation] = field(default_factory=dict)
+    best: int | None = None
+    stop: ControlPayload | None = None
+    said: MessagePayload | None = None
+    budget: BudgetPayload | None = None
+    calls: frozenset[str] = frozenset()
+    wall_clock_s: float = 0.0
+    last_seq: int = 0
+    last_at: str = ""
+
+    @classmethod
+    def from_events(cls, events: Iterable[Event]) -> RunState:
+        """Fold a whole log from its first event; raises BrokenLog or WireError."""
+        return functools.reduce(cls.apply, events, cls())
+
+    def apply(self, event: Event) -> RunState:
+        """The state after one more event; raises BrokenLog if it does not follow from this one."""
+        if event.seq != self.last_seq + 1:
+            raise BrokenLog(
+                f"event {event.seq} follows event {self.last_seq}: numbers must be dense"
+            )
+        if self.run and event.run != self.run:
+            raise BrokenLog(f"event {event.seq} belongs to run {event.run}, not to {self.run}")
+        used = self.wall_clock_s + self._elapsed_s(event)
+        changes = self._changes(event)
+        return replace(
+            self, run=event.run, last_seq=event.seq, last_at=event.at, wall_clock_s=used, **changes
+        )
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """Candidates that have no evaluation yet, oldest first."""
+        return tuple(number for number in self.candidates if number not in self.evaluations)
+
+    @property
+    def evaluations_used(self) -> int:
+        return len(self.evaluations)
+
+    @property
+    def best_evaluation(self) -> Evaluation | None:
+        return None if self.best is None else self.evaluations[self.best]
+
+    @property
+    def ranked(self) -> tuple[int, ...]:
+        """Candidates with a speedup, fastest first; equal ones in order of number."""
+        speedups = {n: e.speedup for n, e in self.evaluations.items() if e.speedup is not None}
+        return tuple(sorted(speedups, key=lambda number: (-speedups[number], number)))
+
+    @property
+    def frontier(self) -> tuple[int, ...]:
+        """Passing candidates worth keeping, fastest first.
+
+        Kept are the best one of all, the best of each kernel and language, and whichever is the
+        fastest on some scored case: it may win where the overall best does not.
+        """
+        ranked = self.ranked
+        keep: dict[Any, int] = {}
+        fastest: dict[str, tuple[float, int]] = {}
+        for number in ranked:
+            candidate = self.candidates[number]
+            keep.setdefault((candidate.language, candidate.kernel), number)
+            for case in self.evaluations[number].scored:
+                if case.timing is not None:
+                    entry = (-case.timing.speedup, number)
+                    fastest[case.case] = min(fastest.get(case.case, entry), entry)
+        kept = set(keep.values()) | {number for _, number in fastest.values()}
+        return tuple(number for number in ranked if number in kept)
+
+    def _elapsed_s(self, event: Event) -> float:
+        resumed = event.type is EventType.run and event.payload.get("status") == RunStatus.running
+        if self.status is not RunStatus.running or resumed:
+            return 0.0
+        return max(0.0, (moment(event) - _parse(self.last_at)).total_seconds())
+
+    def _changes(self, event: Event) -> dict[str, Any]:
+        if self.last_seq == 0 and event.type is not EventType.run:
+            raise BrokenLog("event 1 must be a run event that holds the spec")
+        match event.type:
+            case EventType.run:
+                return self._run_changes(event)
+            case EventType.candidate:
+                return self._candidate_changes(event)
+            case EventType.evaluation:
+                return self._evaluation_changes(event)
+        if event.type not in _KEPT:
+            return {}
+        match event.decoded:
+            case MessagePayload() as message:
+                return {"said": message}
+            case ToolCallPayload(call=call):
+                return {"calls": self.calls | {call}}
+            case BudgetPayload() as budget:
+                return {"budget": budget}
+            case ControlPayload(action="stop") as stop:
+                return {"stop": self.stop or stop}
+        return {}
+
+    def _run_changes(self, event: Event) -> dict[str, Any]:
+        payload: RunPayload = event.decoded
+        if (payload.spec is None) is (self.last_seq == 0):
+            raise BrokenLog(f"event {event.seq}: the spec is on the first event, and only there")
+        return {
+            "spec": payload.spec or self.spec,
+            "status": payload.status,
+            "reason": payload.reason,
+            "started": self.started or payload.status is RunStatus.running,
+        }
+
+    def _candidate_changes(self, event: Event) -> dict[str, Any]:
+        payload: CandidatePayload = event.decoded
+        if payload.number != len(self.candidates) + 1:
+            raise BrokenLog(
+                f"event {event.seq}: candidate c{payload.number} follows c{len(self.candidates)}"
+            )
+        if payload.parent is not None and payload.parent not in self.candidates:
+            raise BrokenLog(f"event {event.seq}: the parent c{payload.parent} is not in the log")
+        if payload.source_sha256 not in {ref.sha256 for ref in event.artifacts}:
+            raise BrokenLog(f"event {event.seq}: the source is not among the event's artifacts")
+        return {"candidates": {**self.candidates, payload.number: payload}, "said": None}
+
+    def _evaluation_changes(self, event: Event) -> dict[str, Any]:
+        payload: EvaluationPayload = event.decoded
+        number = payload.candidate
+        if number not in self.candidates:
+            raise BrokenLog(f"event {event.seq}: evaluates c{number}, which is not in the log")
+        if number in self.evaluations:
+            raise BrokenLog(f"event {event.seq}: evaluates c{number} a second time")
+        evaluation = payload.evaluation
+        best, champion = self.best, self.best_evaluation
+        if evaluation.verdict is Verdict.passed and evaluation.speedup is not None:
+            record = champion.speedup if champion else None
+            if record is None or evaluation.speedup > record:
+                best = number
+        return {
+            "evaluations": {**self.evaluations, number: evaluation},
+            "best": best,
+            "said": None,
+        }
+
+
+_KEPT = {EventType.message, EventType.tool_call, EventType.budget, EventType.control}
+
+
+def moment(event: Event) -> datetime:
+    """When an event was written; raises BrokenLog unless `at` is ISO 8601 in UTC."""
+    return _parse(event.at)
+
+
+def _parse(at: str) -> datetime:
+    try:
+        parsed = datetime.fromisoformat(at)
+    except ValueError as error:
+        raise BrokenLog(f"{at!r} is not an ISO 8601 time") from error
+    if parsed.utcoffset() != timedelta(0):
+        raise BrokenLog(f"{at!r} is not in UTC")
+    return parsed
