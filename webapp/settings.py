@@ -50,6 +50,7 @@ INSTALLED_APPS = [
     "webapp.review",
     "webapp.knowledge",
     "webapp.fleet",
+    "webapp.accounts",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -97,16 +98,31 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         "timeout": 20,
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     }
+    # A file, so that tests with threads and worker processes see one database.
+    DATABASES["default"]["TEST"] = {"NAME": str(DATA / "test.sqlite3")}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-REDIS_URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6399/0")
+
+
+def _broker_url() -> str:
+    """REDIS_URL, else what `up` wrote for the Valkey it embeds, else where that would lie."""
+    if url := os.environ.get("REDIS_URL"):
+        return url
+    try:
+        return (DATA / "valkey.url").read_text().strip()
+    except OSError:
+        return f"unix://{DATA / 'valkey.sock'}"
+
+
+REDIS_URL = _broker_url()
+LEASE_S = float(os.environ.get("WARPDECK_LEASE_S", "12"))
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
         "CONFIG": {"hosts": [REDIS_URL], "prefix": "warpdeck"},
     }
 }
-CELERY_BROKER_URL = REDIS_URL
+CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
 CELERY_TASK_IGNORE_RESULT = True  # results are rows, never broker state
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1

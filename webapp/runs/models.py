@@ -23,7 +23,11 @@ from runner.results import Evaluation
 from runner.spec import RunSpec
 from runner.wire import from_json
 
-LEASE = timedelta(seconds=12)  # a driver renews every LEASE / 4; a lapsed lease means it is dead
+LEASE = timedelta(seconds=settings.LEASE_S)  # renewed every LEASE / 4; a lapsed lease means dead
+
+
+def new_uuid() -> str:
+    return str(uuid.uuid4())
 
 
 class Artifact(models.Model):
@@ -49,7 +53,7 @@ class RunQuerySet(models.QuerySet["Run"]):
 class Run(models.Model):
     """One agent on one problem. `spec_text` is the canonical JSON of its RunSpec."""
 
-    uuid = models.CharField(max_length=36, unique=True, default=lambda: str(uuid.uuid4()))
+    uuid = models.CharField(max_length=36, unique=True, default=new_uuid)
     spec_text = models.TextField()
     problem = models.CharField(max_length=64, db_index=True)
     device = models.CharField(max_length=64)
@@ -71,6 +75,8 @@ class Run(models.Model):
     lease_holder = models.CharField(max_length=128, blank=True, default="")
     lease_until = models.DateTimeField(null=True)
     stop_requested_by = models.CharField(max_length=150, blank=True, default="")
+    enqueued_at = models.DateTimeField(null=True)  # when the last hint was sent to a worker
+    hints_sent = models.PositiveIntegerField(default=0)  # since it was last picked up; backs off
 
     objects = RunQuerySet.as_manager()
 
@@ -171,14 +177,15 @@ class Job(models.Model):
     finished_at = models.DateTimeField(null=True)
     result_text = models.TextField(blank=True, default="")
     cancelled = models.BooleanField(default=False)
+    enqueued_at = models.DateTimeField(null=True)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["run", "number"], name="one_job_per_candidate")]
+        constraints = [
+            models.UniqueConstraint(fields=["run", "number"], name="one_job_per_candidate")
+        ]
 
     @property
     def result(self) -> Evaluation | None:
         if not self.result_text:
             return None
         return from_json(Evaluation, json.loads(self.result_text))
-
-

