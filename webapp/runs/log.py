@@ -13,6 +13,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
+from runner.drive import Interrupted
 from runner.events import Event, make_event
 from runner.wire import canonical, to_json
 from webapp.runs import projection, store
@@ -21,7 +22,7 @@ from webapp.runs.models import Event as EventRow
 from webapp.runs.nudges import nudge_run
 
 
-class LeaseLost(Exception):
+class LeaseLost(Interrupted):
     """Another driver holds the run now; nothing was written."""
 
 

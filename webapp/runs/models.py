@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import uuid
 from datetime import timedelta
-from typing import Any
 
 from django.conf import settings
-from django.db import models
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import models, transaction
 from django.urls import reverse
 from django.utils import timezone
 
@@ -21,7 +21,8 @@ from runner.events import Event as LogEvent
 from runner.events import EventType, RunStatus
 from runner.results import Evaluation
 from runner.spec import RunSpec
-from runner.wire import from_json
+from runner.wire import canonical, from_json, to_json
+from webapp.runs import queues
 
 LEASE = timedelta(seconds=settings.LEASE_S)  # renewed every LEASE / 4; a lapsed lease means dead
 
@@ -38,16 +39,55 @@ class Artifact(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
 
 
+def unheld() -> models.Q:
+    """Rows that nobody holds: never leased, released, or the lease has lapsed."""
+    return models.Q(lease_until=None) | models.Q(lease_until__lt=timezone.now())
+
+
 class RunQuerySet(models.QuerySet["Run"]):
+    def launch(self, spec: RunSpec, user: AbstractBaseUser | None) -> Run:
+        """Queue a run. Raises SpecError when the catalog cannot meet the spec."""
+        spec.validate()
+        with transaction.atomic():
+            run = self.create(
+                spec_text=canonical(to_json(spec)),
+                problem=spec.problem,
+                device=spec.device,
+                launched_by=user,
+            )
+            transaction.on_commit(lambda: queues.send_run(run.pk))
+        return run
+
     def for_dashboard(self) -> RunQuerySet:
         return self.select_related("launched_by", "best").order_by("-pk")
 
     def active(self) -> RunQuerySet:
         return self.filter(status__in=(RunStatus.queued, RunStatus.running))
 
+    def drivable(self) -> RunQuerySet:
+        """Runs of ours that are not over and that no driver holds."""
+        return self.active().filter(unheld(), imported=False)
+
     def abandoned(self) -> RunQuerySet:
         """Running by the row, but the driver's lease has lapsed."""
-        return self.filter(status=RunStatus.running, lease_until__lt=timezone.now())
+        return self.drivable().filter(status=RunStatus.running)
+
+    def take(self, pk: int, holder: str) -> int | None:
+        """Become the one driver of a run: its new lease token, or None when it is not to be had."""
+        with transaction.atomic():
+            taken = (
+                self.drivable()
+                .filter(pk=pk)
+                .update(
+                    status=RunStatus.running,
+                    lease_token=models.F("lease_token") + 1,
+                    lease_holder=holder,
+                    lease_until=timezone.now() + LEASE,
+                    hints_sent=0,
+                    fruitless_starts=models.F("fruitless_starts") + 1,
+                )
+            )
+            return self.values_list("lease_token", flat=True).get(pk=pk) if taken else None
 
 
 class Run(models.Model):
@@ -77,6 +117,7 @@ class Run(models.Model):
     stop_requested_by = models.CharField(max_length=150, blank=True, default="")
     enqueued_at = models.DateTimeField(null=True)  # when the last hint was sent to a worker
     hints_sent = models.PositiveIntegerField(default=0)  # since it was last picked up; backs off
+    fruitless_starts = models.PositiveIntegerField(default=0)  # since the last evaluation
 
     objects = RunQuerySet.as_manager()
 
@@ -85,6 +126,11 @@ class Run(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("run", args=[self.pk])
+
+    def request_stop(self, by: str) -> bool:
+        """Ask the driver to stop; False when the run is over or somebody asked before."""
+        waiting = Run.objects.active().filter(pk=self.pk, imported=False, stop_requested_by="")
+        return waiting.update(stop_requested_by=by) == 1
 
     @property
     def spec(self) -> RunSpec:
@@ -160,6 +206,33 @@ class Candidate(models.Model):
         return from_json(Evaluation, json.loads(self.evaluation_text))
 
 
+class JobQuerySet(models.QuerySet["Job"]):
+    def open(self) -> JobQuerySet:
+        """Jobs still without a result."""
+        return self.filter(finished_at=None)
+
+    def waiting(self) -> JobQuerySet:
+        """Jobs that a device worker may claim now."""
+        return self.open().filter(unheld(), cancelled=False)
+
+    def claim(self, pk: int, worker: str) -> int | None:
+        """Become the one judge of a job: its new lease token, or None when it is not to be had."""
+        with transaction.atomic():
+            claimed = (
+                self.waiting()
+                .filter(pk=pk)
+                .update(
+                    lease_token=models.F("lease_token") + 1,
+                    lease_until=timezone.now() + LEASE,
+                    attempts=models.F("attempts") + 1,
+                    worker=worker,
+                    phase="",
+                    hints_sent=0,
+                )
+            )
+            return self.values_list("lease_token", flat=True).get(pk=pk) if claimed else None
+
+
 class Job(models.Model):
     """One evaluation asked of a device queue. The row is the truth; the Celery message a hint.
 
@@ -176,8 +249,14 @@ class Job(models.Model):
     attempts = models.PositiveIntegerField(default=0)
     finished_at = models.DateTimeField(null=True)
     result_text = models.TextField(blank=True, default="")
+    refusal_text = models.TextField(blank=True, default="")  # of a SpecError: field, problem, remedy
     cancelled = models.BooleanField(default=False)
+    worker = models.CharField(max_length=200, blank=True, default="")
+    phase = models.CharField(max_length=120, blank=True, default="")  # "checking 4096x2048-fp32"
     enqueued_at = models.DateTimeField(null=True)
+    hints_sent = models.PositiveIntegerField(default=0)
+
+    objects = JobQuerySet.as_manager()
 
     class Meta:
         constraints = [

@@ -15,7 +15,15 @@ from runner.results import Verdict
 from runner.wire import canonical, to_json
 from webapp.runs.models import Candidate, Run
 
-RUN_FIELDS = ("status", "reason", "started_at", "ended_at", "evaluations", "best")
+RUN_FIELDS = (
+    "status",
+    "reason",
+    "started_at",
+    "ended_at",
+    "evaluations",
+    "best",
+    "fruitless_starts",
+)
 
 
 class ProjectionError(ValueError):
@@ -81,6 +89,7 @@ def _apply_evaluation(run: Run, payload: EvaluationPayload, seq: int) -> None:
             f"candidate {payload.candidate} is not there or was evaluated before"
         )
     run.evaluations += 1
+    run.fruitless_starts = 0
     if evaluation.verdict is Verdict.passed and evaluation.speedup is not None:
         _consider_as_best(run, run.candidates.get(number=payload.candidate))
 
