@@ -23,7 +23,7 @@ DRAWS = {
     "wide": "s · 2^u with a random sign s and u ~ U(−20, 20): twelve decimal orders of magnitude",
     "tiny": "N(0, 1) · t with t the smallest normal number of the dtype: some 68% are subnormal",
     "equal": "one N(0, 1) value per row (all dimensions but the last), repeated along the row",
-    "masked": "N(0, 1), but −inf outside start ≤ j < end along the last dimension, with start drawn "
+    "masked": "N(0, 1), but −inf outside start ≤ j < end along the last dimension, start drawn "
     "uniformly from 0…N−1 and end from start+1…N for each row; in rows of flat index 3 mod 4 each "
     "position inside, except start itself, is −inf too with probability ½",
 }

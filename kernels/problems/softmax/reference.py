@@ -17,7 +17,7 @@ def reference(x: Tensor) -> Tensor:
 
 
 def eager(x: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """`out` takes the result: a baseline that must fault in fresh pages would flatter candidates."""
+    """`out` takes the result: faulting in fresh pages would make the baseline look slow."""
     return torch.softmax(x, dim=1, out=out)
 
 
