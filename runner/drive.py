@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from kernels.catalog import Problem
-from runner import agents, units, workflows
+from runner import agents, languages, units, workflows
 from runner.events import (
     BudgetPayload,
     CandidatePayload,
@@ -190,7 +190,8 @@ class Loop:
             kernel=proposal.kernel,
             constants=proposal.constants,
         )
-        self._emit(candidate, {"source": source})
+        suffix = languages.get(proposal.language).SUFFIX
+        self._emit(candidate, {f"c{number}{suffix}": source})
         return number
 
     def evaluate(self, number: int) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kernels.catalog import Problem, UnknownProblem, load_problem
+from runner import agents, workflows
 
-AGENTS = ("search",)
-WORKFLOWS = ("goal",)
+AGENTS = agents.names()
+WORKFLOWS = workflows.names()
 LANGUAGES = {"host": "cpp", "cuda": "triton"}  # what an agent writes by default for a device kind
 
 
