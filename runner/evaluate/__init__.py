@@ -1,0 +1,318 @@
+"""The evaluation service: one candidate in, one Evaluation out.
+
+This module is the parent of DESIGN's three processes. It alone writes the verdict. It never
+imports torch and never runs candidate code; a kernel that fails is a result, a defect of ours
+ends as `harness_error`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kernels.catalog import Case, Problem, UnknownProblem, load_problem
+from runner import languages
+from runner.evaluate import keeper, sandbox
+from runner.evaluate.devices import cpu_count, device_info
+from runner.evaluate.keeper import Child, Ending, Kind, Watch, WorkFolder, Zygote
+from runner.evaluate.lease import lease
+from runner.evaluate.session import CaseFailed, FatalCase, Session
+from runner.languages import CompileResult, MissingCompiler
+from runner.processes import Cancelled
+from runner.results import CaseResult, DeviceInfo, Evaluation, IntegrityCheck, Verdict
+from runner.spec import EvaluationSpec, SpecError, device_kind
+
+__all__ = ["Cancelled", "evaluate"]
+
+TRACEBACK_CHARACTERS = 4000
+HOST_TIMER = "host clock (perf_counter_ns) around one call, outputs preallocated"
+Progress = Callable[[str], None]
+
+# Worst first: the case that says most about what is wrong decides the verdict.
+SEVERITY = (
+    Verdict.harness_error,
+    Verdict.compile_error,
+    Verdict.tampered,
+    Verdict.crashed,
+    Verdict.out_of_memory,
+    Verdict.timeout,
+    Verdict.mutated_input,
+    Verdict.wrong_shape,
+    Verdict.wrong_dtype,
+    Verdict.non_finite,
+    Verdict.wrong_values,
+    Verdict.flaky,
+    Verdict.timing_disputed,
+    Verdict.impossible,
+    Verdict.unmeasured,
+)
+
+
+def evaluate(
+    spec: EvaluationSpec,
+    *,
+    cancel: threading.Event | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Judge one candidate; blocks. Every failing kernel is a typed result.
+
+    Raises SpecError for a request that cannot be met and Cancelled when `cancel` was set, after
+    every process started for it is gone. `progress` hears short phase names.
+    """
+    started = time.monotonic()
+    request = Request.of(spec, cancel, progress or (lambda phase: None))
+    try:
+        evaluation = _evaluate(request)
+    except (SpecError, Cancelled):
+        raise
+    except Exception:  # the task boundary: whatever is left is our defect, not the kernel's
+        text = traceback.format_exc()[-TRACEBACK_CHARACTERS:]
+        last = text.strip().splitlines()[-1]
+        evaluation = request.result(Verdict.harness_error, f"our own defect: {last}", output=text)
+    return replace(evaluation, wall_s=time.monotonic() - started)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A validated EvaluationSpec with all it refers to."""
+
+    spec: EvaluationSpec
+    problem: Problem
+    cases: tuple[Case, ...]
+    device: DeviceInfo
+    cancel: threading.Event | None
+    progress: Progress
+
+    @classmethod
+    def of(
+        cls, spec: EvaluationSpec, cancel: threading.Event | None, progress: Progress
+    ) -> Request:
+        try:
+            problem = load_problem(spec.problem)
+        except UnknownProblem as error:
+            raise SpecError("problem", str(error), error.remedy) from error
+        kind = device_kind(spec.device)
+        offered = {"host": ["cpp", "triton"], "cuda": ["triton"]}[kind]
+        if spec.language not in offered:
+            remedy = f"Use one of: {', '.join(offered)}."
+            raise SpecError("language", f"{spec.language!r} does not run on {kind}.", remedy)
+        sets = problem.case_sets(kind)
+        if spec.case_set not in sets:
+            remedy = f"Use one of: {', '.join(sets)}."
+            raise SpecError("case_set", f"{spec.case_set!r} is not offered on {kind}.", remedy)
+        cases = tuple(sorted(problem.cases_in(spec.case_set), key=lambda case: case.scored))
+        return cls(spec, problem, cases, device_info(spec.device), cancel, progress)
+
+    def result(
+        self, verdict: Verdict, reason: str, *, output: str = "", compile_output: str = ""
+    ) -> Evaluation:
+        """A result without cases: it ended before any was run."""
+        return Evaluation(
+            verdict=verdict,
+            reason=reason,
+            cases=(),
+            integrity=(),
+            timer=HOST_TIMER,
+            device=self.device,
+            versions=machine_versions(),
+            source_sha256=hashlib.sha256(self.spec.source.encode()).hexdigest(),
+            isolation=sandbox.isolation().sentence,
+            output=output,
+            compile_output=compile_output,
+        )
+
+
+def _evaluate(request: Request) -> Evaluation:
+    build = WorkFolder()
+    try:
+        request.progress("compiling")
+        compiled = _compile(request, build.path)
+        if not compiled.ok:
+            failed = request.result(
+                Verdict.compile_error, compiled.reason, compile_output=compiled.output
+            )
+            return replace(failed, versions=failed.versions | compiled.versions)
+        return _measure(request, compiled)
+    finally:
+        build.remove()
+
+
+def _compile(request: Request, folder: Path) -> CompileResult:
+    language = languages.get(request.spec.language)
+    try:
+        return language.compile(
+            request.spec.source, folder, request.spec.limits, cancel=request.cancel
+        )
+    except MissingCompiler as error:
+        raise SpecError("language", str(error), error.remedy) from error
+
+
+@dataclass
+class Finding:
+    """What the session and its processes left behind."""
+
+    cases: list[CaseResult] = field(default_factory=list)
+    session: Session | None = None
+    failure: CaseFailed | None = None
+    candidate: Ending | None = None
+
+
+def _measure(request: Request, compiled: CompileResult) -> Evaluation:
+    """Everything that uses the device: two forked children under the device's lease."""
+    assert compiled.artifact is not None
+    extra = thread_environment()
+    request.progress("waiting for the device")
+    with (
+        keeper.borrowed(Kind("referee"), extra, request.cancel) as referees,
+        keeper.borrowed(Kind("candidate"), extra, request.cancel) as candidates,
+        lease(request.device.uuid, cancel=request.cancel),
+        candidates.folder.subfolder() as folder,
+        referees.folder.subfolder() as referee_folder,
+    ):
+        artifact = folder / compiled.artifact.name
+        artifact.write_bytes(compiled.artifact.read_bytes())
+        finding = Finding()
+        with (
+            _forked(referees, referee_folder, request, None) as referee,
+            _forked(candidates, folder, request, finding) as candidate,
+        ):
+            watch = Watch(time.monotonic() + request.spec.limits.deadline_s, request.cancel)
+            session = Session(request.problem, referee, candidate, watch, request.progress)
+            finding.session = session
+            _examine(request, session, str(artifact), finding)
+    return _conclude(request, compiled, finding)
+
+
+@contextmanager
+def _forked(
+    zygote: Zygote, folder: Path, request: Request, finding: Finding | None
+) -> Iterator[Child]:
+    limits = request.spec.limits
+    rlimits = None
+    if finding is not None:
+        rlimits = {
+            "cpu_s": int(limits.deadline_s * cpu_count()) + 10,
+            "address_space_bytes": limits.memory_bytes,
+        }
+    child = zygote.fork(folder, rlimits, limits.output_bytes)
+    try:
+        yield child
+    finally:
+        ending = child.end()
+        if finding is not None:
+            finding.candidate = ending
+
+
+def _examine(request: Request, session: Session, artifact: str, finding: Finding) -> None:
+    """Unscored cases first: they are small, and nothing is timed before they pass."""
+    try:
+        session.start(request.spec.language, artifact, request.cases)
+        for case in request.cases:
+            clean = all(result.verdict is Verdict.passed for result in finding.cases)
+            pairs = request.spec.pairs if case.scored and clean else None
+            result = session.examine(case, pairs)
+            if case.scored and not clean and result.verdict is Verdict.passed:
+                reason = "checked but not timed: another case failed"
+                result = replace(result, verdict=Verdict.unmeasured, reason=reason)
+            finding.cases.append(result)
+    except CaseFailed as failed:
+        finding.failure = failed
+    except FatalCase as fatal:
+        finding.cases.append(fatal.result)
+
+
+def _conclude(request: Request, compiled: CompileResult, finding: Finding) -> Evaluation:
+    assert finding.session is not None
+    assert finding.candidate is not None
+    verdict, reason = _verdict(finding)
+    done = {result.case for result in finding.cases}
+    if finding.failure is None:
+        finding.cases += [_not_run(case) for case in request.cases if case.name not in done]
+    base = request.result(verdict, reason, output=finding.candidate.output)
+    return replace(
+        base,
+        cases=tuple(finding.cases),
+        integrity=_integrity(finding.session, finding.candidate),
+        versions=base.versions | compiled.versions | finding.session.versions,
+        compile_output=compiled.output,
+    )
+
+
+def _verdict(finding: Finding) -> tuple[Verdict, str]:
+    if finding.failure is not None:
+        return finding.failure.verdict, finding.failure.reason
+    failed = [result for result in finding.cases if result.verdict is not Verdict.passed]
+    if not failed:
+        return Verdict.passed, ""
+    worst = min(failed, key=lambda result: SEVERITY.index(result.verdict))
+    return worst.verdict, worst.reason
+
+
+def _not_run(case: Case) -> CaseResult:
+    return CaseResult(
+        case=case.name,
+        verdict=Verdict.unmeasured,
+        reason="not run: the candidate ended on an earlier case",
+        scored=case.scored,
+        dtype=case.dtype,
+        flops=case.flops,
+        bytes_moved=case.bytes_moved,
+    )
+
+
+def _integrity(session: Session, ending: Ending) -> tuple[IntegrityCheck, ...]:
+    """Only what was really done, each with its evidence."""
+    evidence, checks = session.evidence, []
+    if evidence.judged_sets:
+        sets = f"{evidence.judged_sets} outputs judged"
+        checks += [
+            IntegrityCheck(
+                "fresh_inputs", True, f"{sets}, seed from the kernel, kept by the referee"
+            ),
+            IntegrityCheck("outputs_poisoned", True, "NaN before every call, canary behind each"),
+        ]
+    if evidence.repeats:
+        checks.append(IntegrityCheck("repeat_agrees", True, f"{evidence.repeats} cases run twice"))
+    if evidence.timed_verified:
+        detail = f"{evidence.timed_verified} timed outputs, chosen at random, judged afterwards"
+        checks.append(IntegrityCheck("timed_output_verified", True, detail))
+    if evidence.clock_excess_us:
+        detail = f"parent's clock saw at most {max(evidence.clock_excess_us):.0f} µs more"
+        checks.append(IntegrityCheck("two_clocks", True, detail))
+    clean = ending.leftover == 0
+    detail = "no process left" if clean else f"{ending.leftover} left-over processes were killed"
+    checks.append(IntegrityCheck("process_tree_clean", clean, detail))
+    if ending.dropped_bytes:
+        detail = f"{ending.dropped_bytes} bytes of output dropped"
+        checks.append(IntegrityCheck("output_capped", False, detail))
+    return tuple(checks)
+
+
+def thread_environment() -> dict[str, str]:
+    """Equal for both sides. Passive waiting: an idle process must not spin beside the timed one."""
+    threads = str(cpu_count())
+    return {
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": "1",  # numpy's pool would start threads before the fork
+        "OMP_WAIT_POLICY": "passive",
+        "GOMP_SPINCOUNT": "0",
+        "OMP_DYNAMIC": "false",
+        "MKL_DYNAMIC": "false",
+    }
+
+
+def machine_versions() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        "kernel": os.uname().release,
+        "machine": platform.machine(),
+    }

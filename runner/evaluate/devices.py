@@ -1,0 +1,138 @@
+"""What devices this machine has, and what identifies and describes one.
+
+Opens no CUDA context: the driver's own `nvidia-smi` answers. Owns no measurement.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import socket
+from pathlib import Path
+
+from runner import processes
+from runner.results import DeviceInfo
+from runner.spec import SpecError, device_kind
+
+SMI_S = 20.0
+_FIELDS = {
+    "name": "model",
+    "uuid": "uuid",
+    "driver_version": "driver",
+    "memory.total": "memory",
+    "clocks.sm": "SM clock",
+    "clocks.mem": "memory clock",
+    "clocks.max.sm": "max SM clock",
+    "power.draw": "power",
+    "power.limit": "power limit",
+    "temperature.gpu": "temperature",
+    "compute_cap": "compute capability",
+    "mig.mode.current": "MIG",
+    "clocks_event_reasons.active": "clock event reasons",
+}
+
+
+def available_devices() -> list[str]:
+    """`host`, then `cuda:0` and on: what `device_info` answers for."""
+    return ["host", *(f"cuda:{index}" for index in range(_gpu_count()))]
+
+
+def device_info(device: str) -> DeviceInfo:
+    """Identity, and the state of this moment. Raises SpecError when there is no such device."""
+    if device_kind(device) == "host":
+        return _host()
+    index = int(device.partition(":")[2] or 0)
+    if index >= _gpu_count():
+        offered = ", ".join(available_devices())
+        raise SpecError("device", f"{device} is not on this machine.", f"Use one of: {offered}.")
+    return _gpu(index)
+
+
+def cpu_count() -> int:
+    """Cores this process may use: the thread count of baseline and candidate alike."""
+    return len(os.sched_getaffinity(0))
+
+
+def _host() -> DeviceInfo:
+    load = os.getloadavg()
+    details = {
+        "cores": str(cpu_count()),
+        "load average at start": f"{load[0]:.2f} {load[1]:.2f} {load[2]:.2f}",
+        "architecture": platform.machine(),
+        "memory": _memory(),
+        "cpu MHz": cpu_information("cpu MHz") or "not reported",
+        "caches": cpu_information("cache size") or "not reported",
+    }
+    return DeviceInfo("host", "host", _model(), host_uuid(), details)
+
+
+@functools.cache
+def host_uuid() -> str:
+    """Stable for a machine and says nothing else about it: a digest of its machine id."""
+    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
+        try:
+            identity = Path(path).read_text().strip()
+        except OSError:
+            continue
+        if identity:
+            return f"host-{_digest(identity)}"
+    return f"host-{_digest(socket.gethostname())}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(f"warpdeck {text}".encode()).hexdigest()[:16]
+
+
+def cpu_information(key: str) -> str | None:
+    """The first value of a key in /proc/cpuinfo."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.strip() == key:
+            return value.strip()
+    return None
+
+
+def _model() -> str:
+    return cpu_information("model name") or platform.processor() or platform.machine()
+
+
+def _memory() -> str:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return f"{total / 2**30:.1f} GiB"
+
+
+def _gpu(index: int) -> DeviceInfo:
+    rows = _smi(["--query-gpu=" + ",".join(_FIELDS), f"--id={index}"])
+    values = dict(zip(_FIELDS.values(), rows[0], strict=True))
+    model, uuid = values.pop("model"), values.pop("uuid")
+    foreign = _smi(["--query-compute-apps=pid,used_memory", f"--id={index}"])
+    values["foreign processes"] = str(len(foreign))
+    values["host"] = _model()
+    return DeviceInfo(f"cuda:{index}", "cuda", model, uuid, values)
+
+
+def _gpu_count() -> int:
+    return len(_smi(["--query-gpu=uuid"]))
+
+
+def _smi(arguments: list[str]) -> list[list[str]]:
+    """Rows of a query; none when there is no driver here."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return []
+    argv = [tool, *arguments, "--format=csv,noheader"]
+    try:
+        finished = processes.run(argv, deadline_s=SMI_S, output_bytes=65536)
+    except OSError:
+        return []
+    if finished.status != 0:
+        return []
+    return [[cell.strip() for cell in row] for row in csv.reader(finished.output.splitlines())]

@@ -1,0 +1,380 @@
+"""The parent's side of the zygotes: starts them, asks them for children, and ends both.
+
+Owns processes, deadlines and output caps of one evaluation. It knows nothing of kernels: what the
+messages mean is the session's business.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from runner.evaluate import sandbox
+from runner.evaluate.channel import BadMessage, Channel, Message
+from runner.processes import POLL_S, Cancelled, Drain
+
+START_S = 120.0  # importing torch from a cold disk takes long
+EXIT_S = 5.0  # a killed tree is gone within milliseconds; beyond this the zygote itself is killed
+LOG = "zygote.log"
+FOLDER_PREFIX = "warpdeck-work-"
+
+
+class ZygoteDied(RuntimeError):
+    """The zygote ended or talks nonsense; the next evaluation starts a new one."""
+
+
+class DeadlinePassed(Exception):
+    """The child did not answer in time."""
+
+
+@dataclass(frozen=True)
+class ChildEnded(Exception):
+    """The child ended instead of answering; `status` is its exit status, negative for a signal."""
+
+    status: int
+
+    def __str__(self) -> str:
+        return exit_words(self.status)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a child said, and how long the parent waited for it by its own clock."""
+
+    message: Message
+    elapsed_ns: int
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a child's tree ended: `leftover` processes outlived the child and were killed."""
+
+    status: int
+    leftover: int
+    output: str
+    dropped_bytes: int
+
+
+@dataclass
+class Watch:
+    """Deadline and cancel flag of one evaluation, checked wherever the parent waits."""
+
+    deadline: float
+    cancel: threading.Event | None = None
+
+    def check(self) -> None:
+        if self.cancel is not None and self.cancel.is_set():
+            raise Cancelled
+        if self.left() <= 0:
+            raise DeadlinePassed
+
+    def left(self) -> float:
+        return self.deadline - time.monotonic()
+
+
+class Zygote:
+    """One zygote process and the work folder its children may write to."""
+
+    def __init__(self, role: str, *, contained: bool, cuda: bool, extra: dict[str, str]) -> None:
+        self.folder = WorkFolder()
+        self.lock = threading.Lock()
+        self.owner = os.getpid()
+        self.control, theirs = Channel.pair()
+        argv = [sys.executable, "-P", "-m", "runner.evaluate.zygote", "--role", role]
+        argv += ["--control", str(theirs.fileno())]
+        if contained:
+            argv = sandbox.command(argv, self.folder.path, cuda=cuda)
+        environment = sandbox.environment(self.folder.path, extra)
+        self.process = _start(argv, environment, self.folder.path, theirs)
+        self._await_ready()
+
+    def _await_ready(self) -> None:
+        watch = Watch(time.monotonic() + START_S)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.control, selectors.EVENT_READ)
+            while (message := self.control.take()) is None:
+                if watch.left() <= 0 or self.process.poll() is not None:
+                    raise self._stillborn()
+                if selector.select(POLL_S) and not self.control.fill():
+                    self.process.wait()
+        if "ready" not in message:
+            raise self._stillborn()
+
+    def _stillborn(self) -> ZygoteDied:
+        words = exit_words(self.process.poll())
+        log = (self.folder.path / LOG).read_text(errors="replace")[-2000:].strip()
+        self.stop()
+        return ZygoteDied(f"it did not start ({words}): {log}")
+
+    @property
+    def usable(self) -> bool:
+        return self.owner == os.getpid() and self.process.poll() is None
+
+    def fork(self, folder: Path, limits: Message | None, output_bytes: int) -> Child:
+        """A fresh child; the caller holds `lock` until it has called `Child.end`."""
+        channel, theirs = Channel.pair()
+        reading, writing = os.pipe()
+        request: Message = {
+            "folder": str(folder),
+            "environment": {"TMPDIR": str(folder), "HOME": str(folder)},
+            "limits": limits,
+        }
+        request["environment"]["TRITON_CACHE_DIR"] = str(folder / "triton")
+        try:
+            self.control.send(request, [theirs.fileno(), writing])
+        except OSError as error:
+            channel.close()
+            os.close(reading)
+            raise ZygoteDied(f"it does not listen: {error}") from error
+        finally:
+            theirs.close()
+            os.close(writing)
+        return Child(self, channel, Drain(reading, output_bytes))
+
+    def stop(self) -> None:
+        """End it and everything below it; its folder is removed."""
+        self.control.close()  # the zygote kills its child, then itself, when this end closes
+        if self.owner == os.getpid():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.folder.remove()
+
+
+class Child:
+    """One forked child: its channel, its output and its end."""
+
+    def __init__(self, zygote: Zygote, channel: Channel, drain: Drain) -> None:
+        self.zygote, self.channel, self.drain = zygote, channel, drain
+        self.exit: Message | None = None
+        self.selector = selectors.DefaultSelector()
+        for source in (channel, zygote.control, drain.descriptor):
+            self.selector.register(source, selectors.EVENT_READ)
+
+    def ask(self, message: Message, watch: Watch, descriptors: Sequence[int] = ()) -> Reply:
+        """Raises ChildEnded, DeadlinePassed, Cancelled, BadMessage or ZygoteDied."""
+        watch.check()
+        started = time.perf_counter_ns()
+        try:
+            self.channel.send(message, descriptors)
+        except OSError:
+            raise self._ended(watch) from None
+        while (reply := self.channel.take()) is None:
+            if self.exit is not None and not self.channel.fill():
+                raise ChildEnded(self.exit["exited"])
+            if self.exit is None:
+                self._wait(watch)
+        return Reply(reply, time.perf_counter_ns() - started)
+
+    def _wait(self, watch: Watch) -> None:
+        """Until anything happens: words of the child, output, its end, the deadline, a cancel."""
+        for key, _ in self.selector.select(max(0.0, min(POLL_S, watch.left()))):
+            if key.fileobj is self.channel:
+                if not self.channel.fill():
+                    self.selector.unregister(self.channel)
+            elif key.fileobj is self.zygote.control:
+                self._hear_zygote()
+            else:
+                self.drain.read()
+                if not self.drain.open:
+                    self.selector.unregister(self.drain.descriptor)
+        watch.check()
+
+    def _hear_zygote(self) -> None:
+        if not self.zygote.control.fill():
+            raise ZygoteDied(f"it ended: {exit_words(self.zygote.process.poll())}")
+        message = self.zygote.control.take()
+        if message is not None:
+            if not isinstance(message.get("exited"), int):
+                raise BadMessage(f"the zygote said {message}")
+            self.exit = message
+
+    def _ended(self, watch: Watch) -> ChildEnded:
+        while self.exit is None:
+            self._wait(watch)
+        return ChildEnded(self.exit["exited"])
+
+    def end(self) -> Ending:
+        """Kill what is left of the child's tree and collect its output. Never raises for its state.
+
+        If the zygote does not report within EXIT_S it is ended too, with everything below it.
+        """
+        try:
+            if self.exit is None:
+                self._kill()
+            self.drain.rest()
+            status, leftover = self.exit_status()
+            return Ending(status, leftover, self.drain.text, self.drain.dropped_bytes)
+        finally:
+            self.selector.close()
+            self.channel.close()
+            os.close(self.drain.descriptor)
+
+    def exit_status(self) -> tuple[int, int]:
+        if self.exit is None:
+            return -signal.SIGKILL, 0
+        return self.exit["exited"], int(self.exit.get("leftover", 0))
+
+    def _kill(self) -> None:
+        if self._registered(self.channel):
+            self.selector.unregister(self.channel)
+        watch = Watch(time.monotonic() + EXIT_S)
+        try:
+            self.zygote.control.send({"do": "kill"})
+            while self.exit is None:
+                self._wait(watch)
+        except (OSError, ZygoteDied, BadMessage, DeadlinePassed):
+            self.zygote.stop()
+
+    def _registered(self, source: Channel) -> bool:
+        return any(key.fileobj is source for key in self.selector.get_map().values())
+
+
+@dataclass
+class WorkFolder:
+    """A private folder, locked while its owner lives, so that a dead owner's is swept away."""
+
+    path: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        sweep()
+        self.path = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
+        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    @contextlib.contextmanager
+    def subfolder(self) -> Iterator[Path]:
+        folder = Path(tempfile.mkdtemp(prefix="evaluation-", dir=self.path))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.close(self._lock)
+
+
+def sweep() -> None:
+    """Remove work folders whose owner was killed: nobody holds their lock."""
+    for path in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(descriptor)
+
+
+def _start(
+    argv: list[str], environment: dict[str, str], folder: Path, control: socket.socket
+) -> subprocess.Popen[bytes]:
+    """Start a process from a thread that lives as long as it does.
+
+    The kernel delivers "your parent died" when the starting *thread* ends. A worker's threads come
+    and go, so each zygote gets a thread of its own that only waits for it.
+    """
+    started: list[subprocess.Popen[bytes] | OSError] = []
+    ready = threading.Event()
+
+    def keep() -> None:
+        try:
+            log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            process = subprocess.Popen(
+                argv,
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[control.fileno()],
+                start_new_session=True,
+            )
+        except OSError as error:
+            started.append(error)
+            ready.set()
+            return
+        os.close(log)
+        started.append(process)
+        ready.set()
+        process.wait()
+
+    threading.Thread(target=keep, name="zygote-keeper", daemon=True).start()
+    ready.wait()
+    control.close()
+    result = started[0]
+    if isinstance(result, OSError):
+        raise ZygoteDied(f"it did not start: {result}") from result
+    return result
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What distinguishes zygotes: the role, and for candidates how Triton is to run."""
+
+    role: str
+    cuda: bool = False
+    interpreted: bool = False
+
+
+_zygotes: dict[Kind, Zygote] = {}
+_registry = threading.Lock()
+
+
+@contextlib.contextmanager
+def borrowed(
+    kind: Kind, extra: dict[str, str], cancel: threading.Event | None = None
+) -> Iterator[Zygote]:
+    """The zygote of a kind, ours alone for the time: started lazily, replaced when it has died."""
+    with _registry:
+        zygote = _zygotes.get(kind)
+        if zygote is None or not zygote.usable:
+            zygote = Zygote(
+                kind.role, contained=kind.role == "candidate", cuda=kind.cuda, extra=extra
+            )
+            _zygotes[kind] = zygote
+    while not zygote.lock.acquire(timeout=POLL_S):
+        if cancel is not None and cancel.is_set():
+            raise Cancelled
+    try:
+        yield zygote
+    finally:
+        zygote.lock.release()
+
+
+@atexit.register
+def stop_all() -> None:
+    """End every zygote of this process; evaluate() starts new ones when it is called again."""
+    with _registry:
+        for zygote in _zygotes.values():
+            if zygote.owner == os.getpid():
+                zygote.stop()
+        _zygotes.clear()
+
+
+def exit_words(status: int | None) -> str:
+    """`killed by SIGSEGV`, `exited with status 3`."""
+    if status is None:
+        return "still running"
+    if status >= 0:
+        return f"exited with status {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"
