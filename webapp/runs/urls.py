@@ -1,4 +1,4 @@
-"""The addresses of runs, their events and artifacts, and of problems."""
+"""The addresses of runs and their events, and of problems."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ urlpatterns = [
     path("runs/<int:pk>/events/<int:seq>/", views.event, name="run-event"),
     path("runs/<int:pk>/panel/", views.panel, name="run-panel"),
     path("runs/<int:pk>/export/", views.export, name="run-export"),
-    path("artifacts/<str:sha256>/", views.artifact, name="artifact"),
     path("problems/", problems.problems, name="problems"),
     path("problems/<slug:slug>/", problems.problem, name="problem"),
 ]

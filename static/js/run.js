@@ -1,0 +1,270 @@
+// The live run page: puts arriving steps into the trace, refreshes what stands around it, and moves
+// through the trace by keyboard. Without it the page is the same page, as of loading.
+
+import { onKey } from "./base.js";
+import { Stream } from "./stream.js";
+
+const KEPT_ROWS = 1500; // while following; older rows leave the page and are one click away
+const PANEL_MS = 700;
+
+const page = document.querySelector("[data-run]");
+const trace = page.querySelector("[data-trace]");
+const health = page.querySelector("[data-health]");
+const below = page.querySelector("[data-new]");
+const find = page.querySelector("[data-find]");
+const types = new Set(page.dataset.types.split(" "));
+const needle = new URLSearchParams(location.search).get("q") ?? "";
+const rows = () => [...trace.querySelectorAll(".ev:not(.filtered)")];
+const gone = { count: 0 };
+
+// --- the sticky head's height, for everything that sticks or scrolls below it
+const head = page.querySelector(".run-head");
+new ResizeObserver(() => {
+  const sticky = getComputedStyle(head).position === "sticky";
+  page.style.setProperty("--head-h", sticky ? `${head.offsetHeight}px` : "0px");
+}).observe(head);
+const drawer = page.querySelector("[data-drawer]");
+const narrow = matchMedia("(max-width: 700px)");
+const fitDrawer = () => { drawer.open = !narrow.matches; };
+fitDrawer();
+narrow.addEventListener("change", fitDrawer);
+
+// --- following the tail
+let atTail = page.dataset.atTail === "true";
+let unseen = 0;
+
+function nearEnd() {
+  const last = rows().at(-1);
+  return !last || last.getBoundingClientRect().bottom <= innerHeight + 48;
+}
+
+function toEnd() {
+  unseen = 0;
+  below.hidden = true;
+  rows().at(-1)?.scrollIntoView({ block: "end" });
+}
+
+function sayNew() {
+  below.hidden = unseen === 0;
+  below.textContent = `${unseen} new ↓`;
+}
+
+below.addEventListener("click", () => {
+  if (atTail) toEnd();
+  else location.assign(page.dataset.url);
+});
+addEventListener("scroll", () => { if (unseen && atTail && nearEnd()) { unseen = 0; sayNew(); } }, { passive: true });
+
+function wanted(item) {
+  return types.has(item.type) && (!needle || item.html.toLowerCase().includes(needle.toLowerCase()));
+}
+
+function append(items) {
+  const shown = items.filter(wanted);
+  refreshPanels();
+  if (!shown.length) return;
+  if (!atTail) { unseen += shown.length; sayNew(); return; }
+  const follow = nearEnd();
+  trace.querySelector("[data-empty]")?.remove();
+  const template = document.createElement("template");
+  template.innerHTML = shown.map((item) => item.html).join("");
+  for (const row of template.content.querySelectorAll(".ev")) {
+    row.classList.add("fresh");
+    applyFind(row);
+  }
+  trace.insertBefore(template.content, below);
+  if (follow) { trim(); toEnd(); } else { unseen += shown.length; sayNew(); }
+}
+
+function trim() {
+  const all = trace.querySelectorAll(".ev");
+  if (all.length <= KEPT_ROWS) return;
+  for (const row of [...all].slice(0, all.length - KEPT_ROWS)) row.remove();
+  gone.count += 1;
+  const first = trace.querySelector(".ev");
+  trace.querySelector(".more")?.remove();
+  const link = document.createElement("a");
+  link.className = "more";
+  const query = new URLSearchParams(location.search);
+  query.set("before", first.dataset.seq);
+  link.href = `${page.dataset.url}?${query}`;
+  link.textContent = "Load earlier steps";
+  trace.prepend(link);
+}
+
+// --- what stands around the trace
+let panelTimer = null;
+let panelAt = 0;
+
+function refreshPanels() {
+  if (panelTimer) return;
+  panelTimer = setTimeout(async () => {
+    panelTimer = null;
+    panelAt = Date.now();
+    await htmx.ajax("GET", `${page.dataset.url}panel/`, { source: page, swap: "none" });
+  }, Math.max(0, PANEL_MS - (Date.now() - panelAt)));
+}
+
+// --- stream
+const CHIPS = {
+  connecting: ["idle", "○"], live: ["ok", "●"], reconnecting: ["warn", "◌"],
+  stale: ["warn", "⚠"], ended: ["idle", "■"],
+};
+
+function words({ state, lastSeq, gaps, lag, wait, polls }) {
+  const seq = lastSeq ? `seq 1–${lastSeq}` : "no steps yet";
+  const lost = `${gaps} gap${gaps === 1 ? "" : "s"}`;
+  const delay = lag === null ? "" : ` · lag ${lag < 0.095 ? lag.toFixed(2) : lag.toFixed(1)} s`;
+  switch (state) {
+    case "live": return `live · ${seq} · ${lost}${delay}`;
+    case "connecting": return "connecting…";
+    case "reconnecting": return `${polls ? "polling" : "offline"} · ${seq} · reconnecting in ${wait} s`;
+    case "stale": return `stale · ${seq} · no word from the server`;
+    default: return `ended · ${seq} · ${lost}`;
+  }
+}
+
+let said = "";
+function showHealth(report) {
+  const [colour, icon] = CHIPS[report.state];
+  const text = words(report);
+  if (text === said) return;
+  said = text;
+  health.className = `chip ${colour}`;
+  health.dataset.state = report.state;
+  const sign = document.createElement("span");
+  sign.setAttribute("aria-hidden", "true");
+  sign.textContent = icon;
+  health.replaceChildren(sign, ` ${text}`);
+}
+
+async function poll(after) {
+  const response = await fetch(`${page.dataset.url}events/?after=${after}`, { headers: { Accept: "text/html" } });
+  if (!response.ok || !response.headers.has("X-Last-Seq")) return null; // signed out, or not ours
+  const parsed = new DOMParser().parseFromString(await response.text(), "text/html");
+  const items = [...parsed.querySelectorAll(".ev")].map((row) => ({
+    seq: Number(row.dataset.seq), type: row.dataset.type, at: row.dataset.at, html: row.outerHTML,
+  }));
+  return { items, lastSeq: Number(response.headers.get("X-Last-Seq")), status: response.headers.get("X-Run-Status") };
+}
+
+const ended = ["finished", "stopped", "failed"].includes(page.dataset.status) || page.dataset.imported === "true";
+if (!ended) {
+  const scheme = location.protocol === "https:" ? "wss" : "ws";
+  new Stream({
+    url: `${scheme}://${location.host}/ws/runs/${page.dataset.run}/`,
+    lastSeq: Number(page.dataset.lastSeq),
+    status: page.dataset.status,
+    onItems: append,
+    onHealth: showHealth,
+    onStatus: refreshPanels,
+    poll,
+  });
+  // State that no step announces: a stop request, a queue reason, a driver gone silent.
+  setInterval(() => { if (!document.hidden && health.dataset.state !== "ended") refreshPanels(); }, 5000);
+}
+
+// --- links to steps
+function target(seq) {
+  const row = document.getElementById(`seq-${seq}`);
+  if (!row) return false;
+  trace.querySelector(".targeted")?.classList.remove("targeted");
+  row.classList.add("targeted");
+  row.scrollIntoView({ block: "start" });
+  row.focus({ preventScroll: true });
+  return true;
+}
+
+page.addEventListener("click", (event) => {
+  const link = event.target.closest("a.seq, a[data-jump]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const seq = link.dataset.jump ?? link.closest(".ev").dataset.seq;
+  if (!target(seq)) return; // not in this window: the link loads the one that holds it
+  event.preventDefault();
+  const query = new URLSearchParams(location.search);
+  query.set("seq", seq);
+  query.delete("before");
+  query.delete("after");
+  history.replaceState(null, "", `?${query}#seq-${seq}`);
+  if (narrow.matches) drawer.open = false;
+});
+
+const named = location.hash.match(/^#seq-(\d+)$/);
+if (named) {
+  if (!target(named[1]) && new URLSearchParams(location.search).get("seq") !== named[1]) {
+    location.replace(`?seq=${named[1]}${location.hash}`);
+  }
+} else if (!ended && atTail && rows().length > 12) {
+  toEnd();
+}
+
+// --- finding within the rows at hand; Enter asks the server for the whole run
+function applyFind(row) {
+  const text = find.value.trim().toLowerCase();
+  row.classList.toggle("filtered", Boolean(text) && !row.textContent.toLowerCase().includes(text));
+}
+
+let findTimer = null;
+find.addEventListener("input", () => {
+  clearTimeout(findTimer);
+  findTimer = setTimeout(() => trace.querySelectorAll(".ev").forEach(applyFind), 120);
+});
+
+// --- keys
+function current() {
+  const focused = document.activeElement?.closest?.(".ev");
+  if (focused && trace.contains(focused)) return focused;
+  return trace.querySelector(".targeted:not(.filtered)");
+}
+
+function firstVisible() {
+  const top = head.getBoundingClientRect().bottom;
+  return rows().find((row) => row.getBoundingClientRect().bottom > top + 8);
+}
+
+function step(candidates, direction) {
+  const all = rows();
+  const from = current();
+  let chosen;
+  if (!from) chosen = candidates === all ? firstVisible() : candidates[0];
+  else {
+    const here = Number(from.dataset.seq);
+    chosen = direction > 0
+      ? candidates.find((row) => Number(row.dataset.seq) > here)
+      : candidates.findLast((row) => Number(row.dataset.seq) < here);
+  }
+  if (!chosen) return;
+  trace.querySelector(".targeted")?.classList.remove("targeted");
+  chosen.classList.add("targeted");
+  chosen.focus({ preventScroll: true });
+  chosen.scrollIntoView({ block: "nearest" });
+}
+
+onKey("j", () => step(rows(), 1));
+onKey("k", () => step(rows(), -1));
+onKey("c", () => {
+  const found = rows().filter((row) => row.dataset.type === "candidate");
+  const from = current();
+  const later = from ? found.filter((row) => Number(row.dataset.seq) > Number(from.dataset.seq)) : found;
+  step(later.length ? found : found.slice(0, 1), later.length ? 1 : -1);
+});
+onKey("e", () => {
+  const folds = [...(current()?.querySelectorAll("details") ?? [])];
+  const open = folds.some((fold) => !fold.open);
+  folds.forEach((fold) => { fold.open = open; });
+});
+onKey("/", () => {
+  if (narrow.matches) drawer.open = true;
+  find.focus();
+  find.select();
+});
+onKey("G", () => { if (atTail) { toEnd(); rows().at(-1)?.focus({ preventScroll: true }); } else location.assign(page.dataset.url); });
+find.addEventListener("keydown", (event) => { if (event.key === "Escape") { find.value = ""; find.dispatchEvent(new Event("input")); find.blur(); } });
+
+// --- stopping asks first
+const dialog = page.querySelector("[data-stop-dialog]");
+page.addEventListener("submit", (event) => {
+  if (!event.target.matches("[data-confirm-stop]")) return;
+  event.preventDefault();
+  dialog.showModal();
+}, true);

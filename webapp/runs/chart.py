@@ -1,0 +1,138 @@
+"""Geometry of the small chart on the run page: the best speedup so far, candidate by candidate.
+
+Pure: candidate rows in, coordinates out; the template draws. Speedup is on a log scale, since 2×
+faster and 2× slower are equally far from 1×. A candidate without a speedup sits on the floor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from runner.results import Verdict
+
+WIDTH, HEIGHT = 400, 132
+LEFT, RIGHT, TOP, FLOOR = 34, 10, 12, 104  # FLOOR is the lowest y of the plot; failures lie below
+FAILED_Y = 118
+SUSPECT = {
+    Verdict.mutated_input,
+    Verdict.flaky,
+    Verdict.tampered,
+    Verdict.timing_disputed,
+    Verdict.impossible,
+}
+LADDER = (0.1, 0.2, 0.5, 1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100)
+
+
+class Judged(Protocol):
+    """What the chart needs of a candidate."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def speedup(self) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class Point:
+    """`shape` tells the verdict without colour: dot, cross, flag or ring."""
+
+    number: int
+    x: float
+    y: float
+    shape: str
+    verdict: str
+    speedup: float | None
+    best: bool
+
+
+@dataclass(frozen=True)
+class Tick:
+    value: float
+    y: float
+
+
+@dataclass(frozen=True)
+class Chart:
+    points: tuple[Point, ...]
+    steps: str  # the best so far, as the points of an SVG polyline
+    ticks: tuple[Tick, ...]
+    goal_y: float | None
+    goal: float | None
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right_edge: int = WIDTH - RIGHT
+    failed_y: int = FAILED_Y
+
+
+def chart(candidates: Sequence[Judged], goal: float | None = None) -> Chart:
+    """The chart of a run's candidates in order of number."""
+    speedups = [c.speedup for c in candidates if c.speedup]
+    low, high = _range([*speedups, 1.0, *([goal] if goal else [])])
+
+    def y_of(value: float) -> float:
+        share = (math.log(value) - math.log(low)) / (math.log(high) - math.log(low))
+        return round(FLOOR - share * (FLOOR - TOP), 1)
+
+    xs = _columns(len(candidates))
+    best = max(speedups, default=None)
+    points = tuple(_point(c, x, y_of, best) for c, x in zip(candidates, xs, strict=True))
+    ticks = tuple(Tick(value, y_of(value)) for value in _ticks(low, high))
+    goal_y = y_of(goal) if goal else None
+    return Chart(points, _steps(points), ticks, goal_y, goal)
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    """The span of the values with some air, never so narrow that noise looks like progress."""
+    low, high = min(values) / 1.05, max(values) * 1.05
+    return (low, high) if high / low >= 1.3 else (low / 1.1, high * 1.1)
+
+
+def _columns(count: int) -> list[float]:
+    width = WIDTH - RIGHT - LEFT - 12
+    pitch = min(28.0, width / max(1, count - 1))
+    return [round(LEFT + 8 + index * pitch, 1) for index in range(count)]
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """A few round values, 1× always among them."""
+    inside = [value for value in LADDER if low <= value <= high]
+    if len(inside) > 4:
+        inside = inside[:: math.ceil(len(inside) / 4)]
+    return sorted({1.0, *inside})
+
+
+def _point(
+    candidate: Judged, x: float, y_of: Callable[[float], float], best: float | None
+) -> Point:
+    if candidate.speedup:
+        y, shape = y_of(candidate.speedup), "dot"
+    elif not candidate.verdict or candidate.verdict == Verdict.unmeasured:
+        y, shape = FAILED_Y, "ring"
+    else:
+        y, shape = FAILED_Y, "flag" if candidate.verdict in SUSPECT else "cross"
+    is_best = candidate.speedup is not None and candidate.speedup == best
+    return Point(
+        candidate.number, x, y, shape, candidate.verdict or "pending", candidate.speedup, is_best
+    )
+
+
+def _steps(points: Sequence[Point]) -> str:
+    """Right, then up: the record holds until the candidate that beats it."""
+    path: list[str] = []
+    record: float | None = None
+    level = 0.0
+    for point in points:
+        if point.speedup and (record is None or point.speedup > record):
+            if record is not None:
+                path.append(f"{point.x},{level}")
+            record, level = point.speedup, point.y
+            path.append(f"{point.x},{level}")
+    if path and points:
+        path.append(f"{points[-1].x},{level}")
+    return " ".join(path)

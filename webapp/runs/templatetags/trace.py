@@ -1,0 +1,173 @@
+"""Filters for what a run page shows of untrusted text and of evaluations.
+
+Text of agents is shown whole but never raw: control and direction marks become visible signs, long
+text is folded with its length said. Escaping stays Django's; nothing here returns safe HTML.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from django import template
+from django.template.defaultfilters import filesizeformat
+
+from kernels.catalog import Case
+from runner import units
+from runner.results import CaseResult, Evaluation, Outcome
+from webapp.runs.models import Candidate, Run
+
+register = template.Library()
+
+SHOWN_CHARACTERS = 700  # of a text before the rest is folded
+SHOWN_LINES = 12
+FOLDED_CHARACTERS = 32 * 1024  # of the rest, in the page; what is longer is a link away
+
+# Controls but tab and newline, direction marks, zero-width marks, line separators.
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]"
+)
+
+
+@register.filter
+def visible(text: str) -> str:
+    """The text with every invisible or direction-changing character shown as a sign."""
+    return _INVISIBLE.sub(_sign, str(text).replace("\r\n", "\n"))
+
+
+def _sign(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    return chr(0x2400 + code) if code < 0x20 else f"⟦U+{code:04X}⟧"
+
+
+@register.inclusion_tag("runs/_fold.html")
+def fold(text: str, whole_url: str = "", pre: bool = False, open: bool = False) -> dict[str, Any]:
+    """A text, its first lines shown and the rest folded; `whole_url` leads to what is too long."""
+    text = visible(text).strip("\n")
+    cut = _cut(text)
+    rest = text[cut:]
+    return {
+        "head": text[:cut],
+        "rest": rest[:FOLDED_CHARACTERS],
+        "rest_lines": rest.count("\n"),
+        "rest_size": filesizeformat(len(rest.encode())),
+        "withheld": filesizeformat(len(rest[FOLDED_CHARACTERS:].encode()))
+        if len(rest) > FOLDED_CHARACTERS
+        else "",
+        "whole_url": whole_url,
+        "pre": pre,
+        "open": open,
+    }
+
+
+def _cut(text: str) -> int:
+    """Where to fold: after the shown lines, else at a space near the limit; never for a few words."""
+    if len(text) <= SHOWN_CHARACTERS * 1.2 and text.count("\n") <= SHOWN_LINES * 1.2:
+        return len(text)
+    cut = min(len(text), SHOWN_CHARACTERS)
+    lines = [match.start() for match in re.finditer("\n", text[:cut])][:SHOWN_LINES]
+    if len(lines) == SHOWN_LINES:
+        return lines[-1]
+    space = max(text.rfind(" ", 0, cut), text.rfind("\n", 0, cut))
+    return space if space > cut // 2 else cut
+
+
+@register.filter
+def as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=1)
+
+
+@register.filter
+def one_line(arguments: dict[str, Any]) -> str:
+    """Arguments of a tool call, `name=value`, when all of them are short; else nothing."""
+    parts = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items()]
+    text = " ".join(parts)
+    return text if len(text) <= 160 else ""
+
+
+@register.filter
+def baseline(evaluation: Evaluation | None) -> str:
+    """The names of the baselines that the scored cases were timed against."""
+    if evaluation is None:
+        return ""
+    names = [case.timing.baseline for case in evaluation.scored if case.timing]
+    return ", ".join(dict.fromkeys(names))
+
+
+@register.filter
+def outcome(evaluation: Evaluation) -> str:
+    """Faster, slower or indistinguishable: does the interval of the aggregate exclude 1.0?"""
+    if evaluation.ci95 is None:
+        return ""
+    low, high = evaluation.ci95
+    if low > 1:
+        return Outcome.faster.value
+    return Outcome.slower.value if high < 1 else Outcome.indistinguishable.value
+
+
+@register.filter
+def interval(ci95: tuple[float, float] | None) -> str:
+    """`1.90–1.95`; a dash where nothing was measured."""
+    return f"{ci95[0]:.3g}–{ci95[1]:.3g}" if ci95 else "–"
+
+
+@register.filter
+def provenance(evaluation: Evaluation | None, case: CaseResult | None = None) -> str:
+    """What a number's hover says: device, baseline, timer, samples, source hash."""
+    if evaluation is None:
+        return ""
+    samples = [c.timing.samples for c in ([case] if case else evaluation.scored) if c.timing]
+    parts = [
+        f"device {evaluation.device.model} ({evaluation.device.name})",
+        f"baseline {baseline(evaluation)}",
+        f"timer {evaluation.timer}",
+        f"{sum(samples)} interleaved pairs" if samples else "not timed",
+        f"source {evaluation.source_sha256[:12]}",
+    ]
+    if case:
+        rates = f"{units.rate_bytes(case.bytes_per_second)}, {units.rate_flops(case.flops_per_second)}"
+        parts.append(f"useful {rates}")
+    return "\n".join(parts)
+
+
+@register.filter
+def passed_checks(evaluation: Evaluation) -> int:
+    return sum(check.passed for check in evaluation.integrity)
+
+
+@register.filter
+def shown_status(run: Run) -> str:
+    """The word of the status chip: a running run whose driver went silent is `lost`."""
+    return "lost" if run.lost else run.status
+
+
+@register.filter
+def shown_verdict(candidate: Candidate, run: Run) -> str:
+    """The verdict, else `pending` while somebody may still give one."""
+    if candidate.verdict:
+        return candidate.verdict
+    return "unmeasured" if run.state.ended else "pending"
+
+
+@register.filter
+def percent_of(used: float, limit: float) -> str:
+    """For a bar's width: `38%`, never beyond 100%."""
+    return f"{min(100.0, 100.0 * used / limit):.1f}%" if limit else "0%"
+
+
+@register.filter
+def flop_count(flops: int) -> str:
+    """A count of operations, as `42 MFLOP`."""
+    return units.rate_flops(flops).removesuffix("/s")
+
+
+@register.filter
+def intensity(case: Case) -> str:
+    """FLOP per byte of the case's useful work."""
+    return units.significant(case.flops / case.bytes_moved) if case.bytes_moved else units.MISSING
+
+
+@register.filter
+def line_count(text: str) -> int:
+    return len(text.splitlines())
