@@ -10,9 +10,11 @@ import ast
 import functools
 import operator
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from kernels.table import IDENTIFIER, FieldError, Table
 
 ROOT = Path(__file__).parent / "problems"
 ITEM_SIZE = {"fp32": 4, "bf16": 2, "fp16": 2, "int64": 8}
@@ -27,8 +29,10 @@ DRAWS = {
     "uniformly from 0…N−1 and end from start+1…N for each row; in rows of flat index 3 mod 4 each "
     "position inside, except start itself, is −inf too with probability ½",
 }
-"""What inputs may look like: name → meaning. Values are drawn in float64 (or exactly), then rounded
-once to the argument's dtype; the reference sees the rounded values."""
+"""What inputs may look like: name → meaning. Values are drawn in fp32 or better, then rounded once to
+the argument's dtype; the reference sees the rounded values."""
+LANGUAGES = ("cpp", "triton", "cuda")
+SET_PREFIX = {"host": "host", "cuda": "gpu"}  # device kind → how the names of its case sets begin
 _OPERATORS = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -50,9 +54,9 @@ class UnknownProblem(LookupError):
 
 @dataclass(frozen=True)
 class Argument:
-    """A tensor of the contract. `shape` holds dimension names or integers; `draw` how inputs vary.
+    """A tensor of the contract. `shape` holds names of dimensions, or sizes such as "128".
 
-    `dtype` None means the dtype of the case.
+    `dtype` None means the dtype of the case; `draw` is how its values vary, a key of DRAWS.
     """
 
     name: str
@@ -139,7 +143,7 @@ class Problem:
 
     def case_sets(self, kind: str) -> list[str]:
         """The case sets for a device kind: `host…` sets run on the host, `gpu…` sets on CUDA."""
-        prefix = {"host": "host", "cuda": "gpu"}[kind]
+        prefix = SET_PREFIX[kind]
         names = {name for case in self.cases for name in case.sets}
         return sorted(name for name in names if name.startswith(prefix))
 
@@ -182,82 +186,167 @@ def load_problem(slug: str) -> Problem:
     """Raises UnknownProblem, or CatalogError when the file is not a valid contract."""
     if slug not in slugs():
         raise UnknownProblem(slug)
-    return _load(ROOT / slug / "problem.toml")
+    return _load(ROOT / slug)
 
 
 @functools.cache
-def _load(path: Path) -> Problem:
+def _load(folder: Path) -> Problem:
+    return read_problem(folder)
+
+
+def read_problem(folder: Path) -> Problem:
+    """Read `folder/problem.toml`; CatalogError names the file and the field that is wrong."""
+    path = folder / "problem.toml"
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-        return _problem(path.parent, raw)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CatalogError(f"{path}: {type(error).__name__}: {error}") from error
+        return _problem(folder, Table(tomllib.loads(path.read_text(encoding="utf-8"))))
+    except (OSError, ValueError) as error:
+        raise CatalogError(f"{path}: {error}") from error
 
 
-def _problem(folder: Path, raw: dict[str, Any]) -> Problem:
-    inputs = tuple(_argument(item) for item in raw["inputs"])
-    outputs = tuple(_argument(item) for item in raw["outputs"])
+def _problem(folder: Path, table: Table) -> Problem:
+    tolerances = table.table("tolerance")
+    cost = table.table("cost")
+    zoo = table.tables("zoo") if table.has("zoo") else []
     problem = Problem(
         slug=folder.name,
-        title=raw["title"],
-        maths=raw["maths"].strip(),
-        summary=raw["summary"].strip(),
-        teaches=raw["teaches"],
-        inputs=inputs,
-        outputs=outputs,
-        tolerances={dtype: Tolerance(**item) for dtype, item in raw["tolerance"].items()},
-        cases=tuple(_case(item, raw["cost"]) for item in raw["cases"]),
-        zoo=tuple(_zoo_kernel(folder, item) for item in raw.get("zoo", [])),
+        title=table.text("title"),
+        maths=table.text("maths"),
+        summary=table.text("summary"),
+        teaches=table.text("teaches"),
+        inputs=tuple(_argument(item) for item in table.tables("inputs")),
+        outputs=tuple(_argument(item) for item in table.tables("outputs")),
+        tolerances={dtype: _tolerance(tolerances, dtype) for dtype in tolerances.raw},
+        cases=tuple(_case(item, cost) for item in table.tables("cases")),
+        zoo=tuple(_zoo_kernel(folder, item) for item in zoo),
     )
-    for case in problem.cases:
-        if case.dtype not in problem.tolerances:
-            raise ValueError(f"case {case.name}: no tolerance for {case.dtype}")
-        if missing := set(problem.dimension_names) - set(case.dims):
-            raise ValueError(f"case {case.name}: dims lack {sorted(missing)}")
+    cost.finish()
+    table.finish()
+    _check_names(problem)
+    for position, case in enumerate(problem.cases):
+        _check_case(problem, case, f"cases[{position}]")
     return problem
 
 
-def _argument(raw: dict[str, Any]) -> Argument:
-    draw = raw.get("draw", "normal")
-    if draw not in DRAWS:
-        raise ValueError(f"argument {raw['name']}: draw {draw!r} is not one of {list(DRAWS)}")
-    shape = tuple(str(size) for size in raw["shape"])
-    return Argument(raw["name"], shape, raw.get("dtype"), draw)
+def _argument(table: Table) -> Argument:
+    dtype = _one_of(table, "dtype", ITEM_SIZE) if table.has("dtype") else None
+    draw = _one_of(table, "draw", DRAWS) if table.has("draw") else "normal"
+    argument = Argument(table.text("name"), table.values("shape", str), dtype, draw)
+    for name in (argument.name, *argument.shape):
+        if not IDENTIFIER.fullmatch(name) and not (name.isdigit() and name is not argument.name):
+            raise FieldError(table.path, f"{name!r} is neither a name nor a number.")
+    table.finish()
+    return argument
 
 
-def _case(raw: dict[str, Any], cost: dict[str, str]) -> Case:
-    names = {**raw["dims"], "itemsize": ITEM_SIZE[raw["dtype"]]}
-    draws = raw.get("draws", {})
-    if unknown := set(draws.values()) - set(DRAWS):
-        raise ValueError(f"case {raw['name']}: draws {sorted(unknown)} are not among {list(DRAWS)}")
-    return Case(
-        name=raw["name"],
-        sets=tuple(raw["sets"]),
-        dtype=raw["dtype"],
-        dims=raw["dims"],
-        scored=raw.get("scored", True),
-        flops=evaluate_expression(cost["flops"], names),
-        bytes_moved=evaluate_expression(cost["bytes"], names),
-        draws=draws,
-        note=raw.get("note", ""),
+def _tolerance(tolerances: Table, dtype: str) -> Tolerance:
+    if dtype not in ITEM_SIZE:
+        raise FieldError(tolerances.at(dtype), f"is not one of {', '.join(ITEM_SIZE)}.")
+    table = tolerances.table(dtype)
+    tolerance = Tolerance(norm=table.value("norm", float), element=table.value("element", float))
+    if not 0 < min(tolerance.norm, tolerance.element) <= max(tolerance.norm, tolerance.element) < 1:
+        raise FieldError(table.path, "norm and element must lie between 0 and 1.")
+    table.finish()
+    return tolerance
+
+
+def _case(table: Table, cost: Table) -> Case:
+    dtype = _one_of(table, "dtype", ITEM_SIZE)
+    dims = table.mapping("dims", int)
+    names = {**dims, "itemsize": ITEM_SIZE[dtype]}
+    case = Case(
+        name=table.text("name"),
+        sets=table.values("sets", str),
+        dtype=dtype,
+        dims=dims,
+        scored=table.value("scored", bool) if table.has("scored") else True,
+        flops=_cost(cost, "flops", names),
+        bytes_moved=_cost(cost, "bytes", names),
+        draws=table.mapping("draws", str),
+        note=table.text("note") if table.has("note") else "",
     )
+    table.finish()
+    return case
 
 
-def _zoo_kernel(folder: Path, raw: dict[str, Any]) -> ZooKernel:
-    parameters = []
-    for name, item in raw.get("parameters", {}).items():
-        parameter = Parameter(name, tuple(item["values"]), item["default"], item["why"])
-        if parameter.default not in parameter.values:
-            raise ValueError(f"zoo {raw['name']}: default of {name} is not among its values")
-        parameters.append(parameter)
-    return ZooKernel(
-        name=raw["name"],
-        path=folder / "zoo" / raw["file"],
-        language=raw["language"],
-        idea=raw["idea"],
-        scope=raw["scope"],
+def _cost(cost: Table, key: str, names: dict[str, int]) -> int:
+    try:
+        value = evaluate_expression(cost.text(key), names)
+    except (KeyError, SyntaxError, ValueError, ZeroDivisionError) as error:
+        raise FieldError(
+            cost.at(key), f"cannot be computed from {sorted(names)}: {error}"
+        ) from error
+    if value <= 0:
+        raise FieldError(cost.at(key), f"is {value} for {names}; useful work is positive.")
+    return value
+
+
+def _check_names(problem: Problem) -> None:
+    groups = {
+        "inputs and outputs": [item.name for item in problem.inputs + problem.outputs],
+        "cases": [case.name for case in problem.cases],
+        "zoo": [kernel.name for kernel in problem.zoo],
+    }
+    for field, names in groups.items():
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise FieldError(field, f"{', '.join(twice)} is named twice.")
+
+
+def _check_case(problem: Problem, case: Case, path: str) -> None:
+    """What a case must share with the rest of the contract."""
+    if case.dtype not in problem.tolerances:
+        raise FieldError(f"{path}.dtype", f"there is no tolerance for {case.dtype}.")
+    if set(case.dims) != set(problem.dimension_names):
+        wanted = ", ".join(problem.dimension_names)
+        raise FieldError(f"{path}.dims", f"must give {wanted} and nothing else.")
+    if min(case.dims.values(), default=1) < 1:
+        raise FieldError(f"{path}.dims", "must be at least 1.")
+    for name, draw in case.draws.items():
+        if name not in {argument.name for argument in problem.inputs}:
+            raise FieldError(f"{path}.draws.{name}", "is not an input.")
+        if draw not in DRAWS:
+            raise FieldError(f"{path}.draws.{name}", f"{draw!r} is not one of {', '.join(DRAWS)}.")
+    for name in case.sets:
+        if not name.startswith(tuple(SET_PREFIX.values())):
+            raise FieldError(f"{path}.sets", f"{name!r} must begin with host or gpu.")
+        if not any(other.scored for other in problem.cases_in(name)):
+            raise FieldError(f"{path}.sets", f"{name!r} holds no scored case.")
+
+
+def _zoo_kernel(folder: Path, table: Table) -> ZooKernel:
+    parameters: list[Parameter] = []
+    if table.has("parameters"):
+        space = table.table("parameters")
+        parameters = [_parameter(space.table(name), name) for name in space.raw]
+    kernel = ZooKernel(
+        name=table.text("name"),
+        path=folder / "zoo" / table.text("file"),
+        language=_one_of(table, "language", LANGUAGES),
+        idea=table.text("idea"),
+        scope=table.text("scope"),
         parameters=tuple(parameters),
     )
+    if not kernel.path.is_file():
+        raise FieldError(table.at("file"), f"there is no {kernel.path}.")
+    table.finish()
+    return kernel
+
+
+def _parameter(table: Table, name: str) -> Parameter:
+    values, default = table.values("values", int), table.value("default", int)
+    if default not in values:
+        raise FieldError(table.at("default"), f"{default} is not among {list(values)}.")
+    if len(set(values)) != len(values):
+        raise FieldError(table.at("values"), "holds a value twice.")
+    parameter = Parameter(name, values, default, table.text("why"))
+    table.finish()
+    return parameter
+
+
+def _one_of(table: Table, key: str, choices: Iterable[str]) -> str:
+    value = table.text(key)
+    if value not in choices:
+        raise FieldError(table.at(key), f"{value!r} is not one of {', '.join(choices)}.")
+    return value
 
 
 def evaluate_expression(text: str, names: dict[str, int]) -> int:

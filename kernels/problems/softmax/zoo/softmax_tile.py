@@ -5,7 +5,8 @@ share a program, so that each has the same amount of work in flight. A longer ro
 chunks: once for maximum and sum together (online softmax), once backwards for the result, so that
 much of the second read comes from L2. Exponentials are base 2, one instruction each.
 
-Scope: contiguous row-major tensors of fp32, bf16 or fp16; a row of −inf alone gives NaN, as the formula does.
+Scope: contiguous row-major tensors of fp32, bf16 or fp16; a row of −inf alone gives NaN, as the
+formula does.
 """
 
 import torch
