@@ -129,7 +129,8 @@ class Loop:
         self._control = control
         self._clock = clock
         self._opened = clock()
-        self._used_before_s = self.state.wall_clock_s
+        reported_s = self.state.budget.wall_clock_s if self.state.budget else 0.0
+        self._used_before_s = max(self.state.wall_clock_s, reported_s)
 
     @property
     def wall_clock_s(self) -> float:

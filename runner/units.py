@@ -52,7 +52,7 @@ def interval(ends: tuple[float, float] | None) -> str:
 
 
 def seconds(duration_s: float | None) -> str:
-    """A span a person waits for: `0.8 s`, `42 s`, `31 min`, `2 h 5 min`, `3 d 4 h`."""
+    """A span a person waits for: `0.8 s`, `42 s`, `1 min 40 s`, `31 min`, `2 h 5 min`."""
     if duration_s is None:
         return MISSING
     if duration_s < 9.95:
@@ -60,6 +60,8 @@ def seconds(duration_s: float | None) -> str:
     whole = round(duration_s)
     if whole < 60:
         return f"{whole} s"
+    if whole < 600:
+        return _two(whole // 60, "min", whole % 60, "s")
     minutes = round(duration_s / 60)
     if minutes < 60:
         return f"{minutes} min"

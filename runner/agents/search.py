@@ -227,9 +227,19 @@ def _idea(history: _History, move: _Move, parent: int | None) -> str:
             f"{kernel.name} instead of c{parent}'s {origin.kernel.name}: {move.why or kernel.idea}"
         )
     changes = move.setting.changes_from(origin)
-    mechanisms = "; ".join(change.parameter.why for change in changes[:MOST_CHANGES])
+    mechanisms = "; ".join(_mechanism(change) for change in changes[:MOST_CHANGES])
     why = f" ({move.why})" if move.why else ""
     return _sentence(f"{_list(changes)} from c{parent}{why}: {mechanisms}")
+
+
+def _mechanism(change: Change) -> str:
+    """A parameter's `why` speaks for leaving the default; other moves put it to the test."""
+    parameter = change.parameter
+    if change.old == parameter.default:
+        return parameter.why
+    if change.new == parameter.default:
+        return f"what it is worth that {parameter.why}"
+    return f"how far it carries that {parameter.why}"
 
 
 def _list(changes: tuple[Change, ...]) -> str:

@@ -1,0 +1,150 @@
+"""What the command line prints for people: compact tables and one line per step.
+
+It formats and prints nothing itself; the JSON documents are made elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kernels.catalog import Problem
+from runner import units
+from runner.drive import describe_best
+from runner.events import (
+    CandidatePayload,
+    ControlPayload,
+    EvaluationPayload,
+    Event,
+    EventType,
+    HarnessErrorPayload,
+    RunPayload,
+)
+from runner.results import CaseResult, Ceiling, Evaluation
+from runner.state import RunState
+from runner.tuning import Space
+
+REASON_CHARACTERS = 200
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
+    """Columns two spaces apart; those in `right` are right-aligned."""
+    lines = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    right = set(right)
+
+    def laid_out(line: Sequence[str]) -> str:
+        cells = (
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        return "  ".join(cells).rstrip()
+
+    return "\n".join(laid_out(line) for line in lines)
+
+
+def problems(found: Sequence[Problem]) -> str:
+    rows = []
+    for problem in found:
+        languages = sorted({kernel.language for kernel in problem.zoo})
+        sizes = (f"{Space.of(problem, language).size:,} {language}" for language in languages)
+        sets = sorted({name for case in problem.cases for name in case.sets})
+        rows.append((problem.slug, problem.title, ", ".join(sets), ", ".join(sizes)))
+    return table(("problem", "title", "case sets", "settings to search"), rows)
+
+
+def evaluation(found: Evaluation) -> str:
+    """Verdict, cases, failed integrity checks and what the compiler or the kernel printed."""
+    lines = [f"{found.verdict.value}: {found.reason}" if found.reason else found.verdict.value]
+    if found.speedup is not None:
+        lines[0] += f"  {units.speedup(found.speedup)} (95% {units.interval(found.ci95)})"
+    if found.cases:
+        header = ("case", "verdict", "median", "baseline", "", "speedup", "95%", "GB/s", "FLOP/s")
+        lines += ["", table(header, map(_case, found.cases), right=(2, 4, 5, 6, 7, 8))]
+    failed = (check for check in found.integrity if not check.passed)
+    lines += ["", *(f"integrity check failed: {check.check}: {check.detail}" for check in failed)]
+    lines += [f"device {found.device.model}; timer {found.timer}", f"isolation {found.isolation}"]
+    for text in (found.compile_output, found.output):
+        lines += ["", text.rstrip()] if text.strip() else []
+    return "\n".join(lines)
+
+
+def _case(case: CaseResult) -> tuple[str, ...]:
+    timing = case.timing
+    name = case.case if case.scored else f"{case.case} (checked only)"
+    if timing is None:
+        return (name, case.verdict.value, *(units.MISSING for _ in range(7)))
+    return (
+        name,
+        case.verdict.value,
+        units.duration_us(timing.median_us),
+        timing.baseline,
+        units.duration_us(timing.baseline_us),
+        units.speedup(timing.speedup),
+        units.interval(timing.ci95),
+        units.rate_bytes(case.bytes_per_second),
+        units.rate_flops(case.flops_per_second, case.dtype),
+    )
+
+
+def ceilings(found: Sequence[Ceiling]) -> str:
+    rows = []
+    for ceiling in found:
+        rate = units.rate_bytes(ceiling.value)
+        if ceiling.unit == "FLOP/s":
+            rate = units.rate_flops(ceiling.value, ceiling.dtype)
+        rows.append((ceiling.name, rate, ceiling.source, ceiling.detail))
+    return table(("roof", "rate", "source", "how"), rows, right=(1,))
+
+
+def step(event: Event) -> str | None:
+    """The line that tells of an event while a run goes on; None for events of no news."""
+    if event.type not in _TOLD:
+        return None
+    match event.decoded:
+        case RunPayload(status=status, reason=reason):
+            return f"{status.value}: {reason}"
+        case CandidatePayload(number=number, idea=idea):
+            return f"c{number}: {idea}"
+        case EvaluationPayload(candidate=number, evaluation=found):
+            return f"c{number}: {_outcome(found)} in {units.seconds(found.wall_s)}"
+        case ControlPayload(action=action, by=by):
+            return f"{action} requested by {by}"
+        case HarnessErrorPayload(where=where, error=error):
+            return f"defect of the harness {where}: {error}"
+    return None
+
+
+_TOLD = {
+    EventType.run,
+    EventType.candidate,
+    EventType.evaluation,
+    EventType.control,
+    EventType.harness_error,
+}
+
+
+def run(state: RunState) -> str:
+    """The candidates of a run, and how it ended."""
+    rows = []
+    for number, candidate in state.candidates.items():
+        found = state.evaluations.get(number)
+        rows.append(
+            (
+                f"c{number}" + ("*" if number == state.best else ""),
+                f"c{candidate.parent}" if candidate.parent else units.MISSING,
+                found.verdict.value if found else "not evaluated",
+                units.speedup(found.speedup if found else None),
+                units.interval(found.ci95 if found else None),
+                " ".join(f"{name}={value}" for name, value in candidate.constants.items()),
+            )
+        )
+    header = ("", "parent", "verdict", "speedup", "95%", "constants")
+    listing = table(header, rows, right=(3, 4))
+    return f"{listing}\n\n{state.status.value}: {state.reason}\n* {describe_best(state)}"
+
+
+def _outcome(found: Evaluation) -> str:
+    if found.speedup is not None:
+        return f"{units.speedup(found.speedup)} (95% {units.interval(found.ci95)})"
+    reason = " ".join(found.reason.split())[:REASON_CHARACTERS]
+    return f"{found.verdict.value}: {reason}" if reason else found.verdict.value

@@ -1,0 +1,58 @@
+"""Driving in this process: its own device evaluates, and the person at the terminal may stop it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+from runner import evaluate
+from runner.drive import EvaluationCancelled
+from runner.events import ControlPayload
+from runner.results import Evaluation
+from runner.spec import EvaluationSpec
+
+
+class LocalEvaluator:
+    """Evaluates one candidate at a time; `progress` hears phases, `cancel` gives up."""
+
+    def __init__(self, cancel: threading.Event, progress: Callable[[str], None]) -> None:
+        self._cancel = cancel
+        self._progress = progress
+
+    def evaluate(self, number: int, spec: EvaluationSpec) -> Evaluation:
+        def progress(phase: str) -> None:
+            self._progress(f"c{number} {phase}")
+
+        try:
+            return evaluate.evaluate(spec, cancel=self._cancel, progress=progress)
+        except evaluate.Cancelled as error:
+            raise EvaluationCancelled from error
+
+
+class TerminalControl:
+    """Ctrl-C asks for a stop at the next step; a second one, or SIGTERM, gives up at once."""
+
+    def __init__(self, cancel: threading.Event, notice: Callable[[str], None]) -> None:
+        self._stop = threading.Event()
+        self._handled = False
+        self._cancel = cancel
+        self._notice = notice
+
+    def install(self) -> None:
+        signal.signal(signal.SIGINT, self._interrupt)
+        signal.signal(signal.SIGTERM, self._interrupt)
+
+    def poll(self) -> ControlPayload | None:
+        if self._handled or not self._stop.is_set():
+            return None
+        self._handled = True
+        return ControlPayload("stop", "the person at the terminal")
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self._stop.is_set() or number == signal.SIGTERM:
+            self._cancel.set()
+        else:
+            self._notice("stopping after this evaluation; press Ctrl-C again to give it up")
+        self._stop.set()

@@ -1,0 +1,131 @@
+"""Stand-ins at the loop's own protocols: an evaluator, requests of people, a clock.
+
+They return real results; only the measuring is made up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+
+from runner.drive import Interrupted
+from runner.events import ControlPayload, Event
+from runner.log import MemoryLog
+from runner.results import CaseResult, DeviceInfo, Evaluation, Outcome, Timing, Verdict
+from runner.spec import EvaluationSpec
+
+RUN = "3f2b8c1e-5a4d-4e6f-9b7a-0c1d2e3f4a5b"
+HOST = DeviceInfo("host", "host", "Test CPU", "host-test", {"cores": "2"})
+_CONSTANT = re.compile(r"^constexpr int (\w+) = (-?\d+);", re.MULTILINE)
+
+
+def make_evaluation(
+    speedup: float | None,
+    verdict: Verdict = Verdict.passed,
+    *,
+    reason: str = "",
+    source: str = "",
+    output: str = "",
+    cases: Iterable[tuple[str, float]] = (),
+) -> Evaluation:
+    """An evaluation whose cases have these speedups (one case by default), each ±1%."""
+    scored = list(cases) or ([("4096x2048-fp32", speedup)] if speedup is not None else [])
+    results = tuple(CaseResult(name, verdict, timing=_timing(ratio)) for name, ratio in scored)
+    if verdict is not Verdict.passed:
+        results = (CaseResult("4096x2048-fp32", verdict, reason),)
+    return Evaluation(
+        verdict=verdict,
+        reason=reason,
+        cases=results,
+        integrity=(),
+        timer="fake",
+        device=HOST,
+        versions={"python": "3.11"},
+        source_sha256=hashlib.sha256(source.encode()).hexdigest(),
+        isolation="none: fake",
+        output=output,
+    )
+
+
+def _timing(ratio: float) -> Timing:
+    us = 1000.0 / ratio
+    low, high = ratio * 0.99, ratio * 1.01
+    outcome = (
+        Outcome.faster if low > 1 else Outcome.slower if high < 1 else Outcome.indistinguishable
+    )
+    return Timing("torch", us, us, us, 1000.0, 1000.0, 1000.0, ratio, (low, high), outcome, 30)
+
+
+class FakeEvaluator:
+    """Judges by the source alone, like a device whose measurements never vary."""
+
+    def __init__(self, judge: Callable[[str], Evaluation]) -> None:
+        self.judge = judge
+        self.asked: list[int] = []
+        self.specs: list[EvaluationSpec] = []
+
+    def evaluate(self, number: int, spec: EvaluationSpec) -> Evaluation:
+        self.asked.append(number)
+        self.specs.append(spec)
+        return self.judge(spec.source)
+
+
+def by_first_line(source: str) -> Evaluation:
+    """`// 1.5` passes with that speedup, `// crashed` fails so, `// defect` is our own error."""
+    word = source.splitlines()[0].removeprefix("// ")
+    if word == "defect":
+        raise RuntimeError("the referee lost its pipe")
+    if word in Verdict.__members__:
+        return make_evaluation(None, Verdict(word), reason=f"it {word}", source=source)
+    return make_evaluation(float(word), source=source)
+
+
+def by_constants(source: str) -> Evaluation:
+    """A landscape over the tuning constants: some pay, some fail, the order is fixed."""
+    constants = {name: int(value) for name, value in _CONSTANT.findall(source)}
+    digest = hashlib.sha256(str(sorted(constants.items())).encode()).digest()
+    if digest[0] < 40:
+        return make_evaluation(None, Verdict.wrong_values, reason="error 0.3", source=source)
+    gain = sum(1 for value in constants.values() if value > 1) * 0.1
+    return make_evaluation(0.8 + gain + digest[1] / 2550, source=source)
+
+
+class Requests:
+    """Gives one answer per poll, then None: a request, or Interrupted where None stands first."""
+
+    def __init__(self, *answers: ControlPayload | type[Interrupted] | None) -> None:
+        self._answers = iter(answers)
+
+    def poll(self) -> ControlPayload | None:
+        answer = next(self._answers, None)
+        if answer is Interrupted:
+            raise Interrupted("the worker shuts down")
+        assert answer is None or isinstance(answer, ControlPayload)
+        return answer
+
+
+def stop_by(person: str) -> ControlPayload:
+    return ControlPayload("stop", person)
+
+
+class Seconds:
+    """A clock that says the next second each time it is read; also stamps events."""
+
+    def __init__(self, step: float = 1.0) -> None:
+        self._count = itertools.count()
+        self._step = step
+
+    def __call__(self) -> float:
+        return next(self._count) * self._step
+
+    def stamp(self) -> str:
+        moment = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self())
+        return moment.isoformat(timespec="microseconds")
+
+
+def make_log(events: Iterable[Event] = (), earlier: MemoryLog | None = None) -> MemoryLog:
+    """A log that may start with events of an earlier one, whose artifacts it then shares."""
+    return MemoryLog(RUN, list(events), earlier.artifacts if earlier else {}, Seconds().stamp)
