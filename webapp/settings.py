@@ -18,7 +18,7 @@ ARTIFACTS = DATA / "artifacts"
 
 
 def _secret_key() -> str:
-    """The signing key: from the environment, else made once per data folder, readable by us only."""
+    """The signing key: from the environment, else made once per data folder, for our eyes only."""
     if key := os.environ.get("WARPDECK_SECRET_KEY"):
         return key
     path = DATA / "secret_key"
@@ -88,9 +88,7 @@ TEMPLATES = [
     }
 ]
 
-DATABASES = {
-    "default": dj_database_url.config(default=f"sqlite:///{DATA / 'warpdeck.sqlite3'}")
-}
+DATABASES = {"default": dj_database_url.config(default=f"sqlite:///{DATA / 'warpdeck.sqlite3'}")}
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     # Immediate transactions: a writer waits for the lock at BEGIN instead of failing at COMMIT.
     DATABASES["default"]["OPTIONS"] = {
@@ -101,7 +99,6 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     # A file, so that tests with threads and worker processes see one database.
     DATABASES["default"]["TEST"] = {"NAME": str(DATA / "test.sqlite3")}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-
 
 
 def _broker_url() -> str:
@@ -123,6 +120,7 @@ CHANNEL_LAYERS = {
     }
 }
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
+CELERY_IMPORTS = ("webapp.fleet.presence",)  # beside the tasks: a worker makes itself known
 CELERY_TASK_IGNORE_RESULT = True  # results are rows, never broker state
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1

@@ -6,6 +6,7 @@ from django.contrib.auth import login, logout
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
@@ -32,6 +33,9 @@ def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
     if user is None:
         return render(request, "sign_in.html", {"refused": True}, status=410)
     login(request, user, backend=BACKEND)  # type: ignore[arg-type]
+    target = request.GET.get("next", "")
+    if url_has_allowed_host_and_scheme(target, allowed_hosts=None):
+        return redirect(target)
     return redirect("runs")
 
 

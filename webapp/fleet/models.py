@@ -18,8 +18,6 @@ from runner.wire import from_json
 LIVE_FOR = timedelta(seconds=10)  # three heartbeats and a little
 
 
-
-
 class WorkerQuerySet(models.QuerySet["Worker"]):
     def live(self) -> WorkerQuerySet:
         return self.filter(last_seen__gte=timezone.now() - LIVE_FOR)
@@ -94,6 +92,11 @@ class Device(models.Model):
     @property
     def is_live(self) -> bool:
         return self.last_seen >= timezone.now() - LIVE_FOR
+
+    @staticmethod
+    def unserved(name: str) -> str:
+        """The reason shown on a run that waits for this device."""
+        return f"waiting: no worker serves device {name}"
 
     @property
     def info(self) -> DeviceInfo | None:

@@ -42,12 +42,18 @@ class Lease:
 class Keeper:
     """Renews a lease from a thread for as long as the `with` block lasts.
 
-    `lost` is set when the row is no longer ours, or could not be reached for a whole lease.
-    `tick`, if given, is called in that thread a few times a second.
+    `lost` is set when the row is no longer ours, or could not be reached for a whole lease; once
+    set, by whomever, nothing is renewed. `tick` is called in that thread a few times a second.
     """
 
-    def __init__(self, lease: Lease, tick: Callable[[], None] | None = None) -> None:
-        self.lost = threading.Event()
+    def __init__(
+        self,
+        lease: Lease,
+        *,
+        lost: threading.Event | None = None,
+        tick: Callable[[], None] | None = None,
+    ) -> None:
+        self.lost = lost or threading.Event()
         self._lease = lease
         self._tick = tick
         self._done = threading.Event()

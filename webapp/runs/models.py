@@ -20,7 +20,7 @@ from django.utils import timezone
 from runner.events import Event as LogEvent
 from runner.events import EventType, RunStatus
 from runner.results import Evaluation
-from runner.spec import RunSpec
+from runner.spec import EvaluationSpec, RunSpec
 from runner.wire import canonical, from_json, to_json
 from webapp.runs import queues
 
@@ -37,6 +37,9 @@ class Artifact(models.Model):
     sha256 = models.CharField(primary_key=True, max_length=64)
     size = models.BigIntegerField()
     created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.sha256
 
 
 def unheld() -> models.Q:
@@ -159,6 +162,9 @@ class Event(models.Model):
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="one_event_per_seq")]
         ordering = ["seq"]
 
+    def __str__(self) -> str:
+        return f"event {self.seq} of run {self.run_id}"
+
     @property
     def log(self) -> LogEvent:
         return from_json(LogEvent, json.loads(self.body))
@@ -173,7 +179,9 @@ class Candidate(models.Model):
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="candidates")
     number = models.PositiveIntegerField()
-    parent = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="children")
+    parent = models.ForeignKey(
+        "self", null=True, on_delete=models.SET_NULL, related_name="children"
+    )
     language = models.CharField(max_length=16)
     idea = models.TextField()
     author = models.CharField(max_length=64)
@@ -249,7 +257,9 @@ class Job(models.Model):
     attempts = models.PositiveIntegerField(default=0)
     finished_at = models.DateTimeField(null=True)
     result_text = models.TextField(blank=True, default="")
-    refusal_text = models.TextField(blank=True, default="")  # of a SpecError: field, problem, remedy
+    refusal_text = models.TextField(
+        blank=True, default=""
+    )  # of a SpecError: field, problem, remedy
     cancelled = models.BooleanField(default=False)
     worker = models.CharField(max_length=200, blank=True, default="")
     phase = models.CharField(max_length=120, blank=True, default="")  # "checking 4096x2048-fp32"
@@ -262,6 +272,19 @@ class Job(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["run", "number"], name="one_job_per_candidate")
         ]
+
+    def __str__(self) -> str:
+        return f"evaluation of c{self.number} of run {self.run_id} on {self.device}"
+
+    def cancel(self) -> None:
+        """Nobody waits for the result any more; a worker at it gives up within two seconds."""
+        mine = Job.objects.open().filter(pk=self.pk)
+        mine.update(cancelled=True)
+        mine.filter(unheld()).update(finished_at=timezone.now())
+
+    @property
+    def spec(self) -> EvaluationSpec:
+        return from_json(EvaluationSpec, json.loads(self.spec_text))
 
     @property
     def result(self) -> Evaluation | None:

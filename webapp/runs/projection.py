@@ -85,9 +85,7 @@ def _apply_evaluation(run: Run, payload: EvaluationPayload, seq: int) -> None:
         evaluation_text=canonical(to_json(evaluation)),
     )
     if changed != 1:
-        raise ProjectionError(
-            f"candidate {payload.candidate} is not there or was evaluated before"
-        )
+        raise ProjectionError(f"candidate {payload.candidate} is not there or was evaluated before")
     run.evaluations += 1
     run.fruitless_starts = 0
     if evaluation.verdict is Verdict.passed and evaluation.speedup is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from django.urls import path
 
-websocket_urlpatterns: list[Any] = []
+from webapp.runs.consumers import RunConsumer
+
+websocket_urlpatterns = [path("ws/runs/<int:pk>/", RunConsumer.as_asgi())]

@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from django.conf import settings
@@ -31,22 +32,32 @@ def path(sha256: str) -> Path:
 def put(content: bytes) -> str:
     """Store bytes durably and return their digest; storing the same bytes twice is free."""
     sha256 = hashlib.sha256(content).hexdigest()
+    put_chunks([content], sha256)
+    return sha256
+
+
+def put_chunks(chunks: Iterable[bytes], sha256: str) -> None:
+    """Store bytes that come in pieces and are known by their digest; ValueError if it is not it."""
     target = path(sha256)
     if target.exists():
-        return sha256
+        return
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".new-")
+    digest = hashlib.sha256()
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+            for chunk in chunks:
+                digest.update(chunk)
+                file.write(chunk)
             file.flush()
             os.fsync(file.fileno())
+        if digest.hexdigest() != sha256:
+            raise ValueError(f"these bytes are not {sha256}")
         os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
     _sync_folder(target.parent)
-    return sha256
 
 
 def read(sha256: str) -> bytes:

@@ -1,0 +1,187 @@
+"""The agent side of a run: holds its lease, drives it, and hands it back when it must let go.
+
+What happens in a run is runner.drive's business; this module implements its protocols on rows:
+DatabaseControl for the requests of people, JobEvaluator for evaluations on a device queue.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import traceback
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from runner.drive import EvaluationCancelled, Interrupted, drive
+from runner.events import ControlPayload, HarnessErrorPayload, RunPayload, RunStatus
+from runner.results import Evaluation
+from runner.spec import EvaluationSpec, SpecError
+from runner.wire import canonical, from_json, to_json
+from webapp.fleet.models import Device
+from webapp.runs import queues
+from webapp.runs.leases import Keeper, Lease
+from webapp.runs.log import DatabaseLog, LeaseLost
+from webapp.runs.models import Job, Run
+from webapp.runs.nudges import nudge_run
+from webapp.runs.reminders import remind_jobs
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.05
+LOOK_AROUND_S = 1.0  # how often a waiting driver asks whether its device is still served
+AWAY_S = 10.0  # a device worker that restarts is back well before
+MAX_FRUITLESS_STARTS = 5
+SHUT_DOWN = "worker shut down; resumes when one is back"
+TRACEBACK_CHARACTERS = 8_000
+
+
+def drive_run(pk: int, shutdown: threading.Event, holder: str) -> None:
+    """Drive a run until it is over or must be let go; nothing happens if it is not to be had."""
+    device = Run.objects.values_list("device", flat=True).filter(pk=pk).first()
+    if device is None or not Device.objects.live().filter(name=device).exists():
+        return  # the reconciler says so on the row, and hints again when a worker is back
+    token = Run.objects.take(pk, holder)
+    if token is None:
+        return
+    run = Run.objects.get(pk=pk)
+    lease = Lease(Run.objects.all(), pk, token)
+    with Keeper(lease) as keeper:
+        _drive(run, lease, DatabaseControl(pk, shutdown, keeper.lost))
+
+
+def _drive(run: Run, lease: Lease, control: DatabaseControl) -> None:
+    log = DatabaseLog(run, lease.token)
+    try:
+        _refuse_endless_restarts(run)
+        drive(run.spec, log, JobEvaluator(run, control), control)
+    except LeaseLost as error:
+        logger.warning("run %s is driven elsewhere now: %s", run.pk, error)
+    except Interrupted as error:
+        hand_back(run.pk, lease, str(error))
+    except Exception as error:
+        _close_as_failed(run, log, lease, error)
+        raise
+    else:
+        lease.update(lease_until=None, lease_holder="")
+
+
+def hand_back(pk: int, lease: Lease, reason: str) -> None:
+    """Put a run back in the queue for whoever is free next, saying why."""
+    released = lease.update(
+        status=RunStatus.queued,
+        reason=reason,
+        lease_until=None,
+        lease_holder="",
+        fruitless_starts=0,
+        enqueued_at=timezone.now(),
+        hints_sent=1,
+    )
+    if released:
+        nudge_run(pk)
+        queues.send_run(pk)
+
+
+def _refuse_endless_restarts(run: Run) -> None:
+    """A run that takes its driver down each time must not do so for ever."""
+    if run.fruitless_starts > MAX_FRUITLESS_STARTS:
+        raise RuntimeError(
+            f"{run.fruitless_starts - 1} drivers in a row died without finishing an evaluation"
+        )
+
+
+def _close_as_failed(run: Run, log: DatabaseLog, lease: Lease, error: Exception) -> None:
+    """The loop closes a run on its own defects; what is left are defects before or around it."""
+    run.refresh_from_db(fields=["status", "last_seq"])
+    if run.state.ended:
+        lease.update(lease_until=None, lease_holder="")
+        return
+    words = f"{type(error).__name__}: {error}"
+    reason = f"a defect of the harness ended the run: {words}"
+    trace = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS:]
+    try:
+        if run.last_seq == 0:
+            log.emit(RunPayload(RunStatus.running, "started", run.spec))
+        log.emit(HarnessErrorPayload("driving the run", words, trace))
+        log.emit(RunPayload(RunStatus.failed, reason))
+    except Exception:
+        logger.exception("run %s: the failure could not be logged as an event", run.pk)
+        lease.update(status=RunStatus.failed, reason=reason)
+    lease.update(lease_until=None, lease_holder="")
+
+
+class DatabaseControl:
+    """Implements runner.drive.Control: the stop request in the row, shutdown and a lost lease."""
+
+    def __init__(self, run_pk: int, shutdown: threading.Event, lost: threading.Event) -> None:
+        self.run_pk = run_pk
+        self.shutdown = shutdown
+        self.lost = lost
+
+    def poll(self) -> ControlPayload | None:
+        if self.lost.is_set():
+            raise LeaseLost(f"run {self.run_pk}: its lease could not be renewed")
+        if self.shutdown.is_set():
+            raise Interrupted(SHUT_DOWN)
+        by = Run.objects.values_list("stop_requested_by", flat=True).get(pk=self.run_pk)
+        return ControlPayload("stop", by) if by else None
+
+
+class JobEvaluator:
+    """Implements runner.drive.Evaluator: asks a device queue through a Job row, and waits.
+
+    The row is unique for the run and the candidate, so a driver that resumes adopts what is under
+    way or done already, and each candidate is evaluated once.
+    """
+
+    def __init__(self, run: Run, control: DatabaseControl) -> None:
+        self.run = run
+        self.control = control
+
+    def evaluate(self, number: int, spec: EvaluationSpec) -> Evaluation:
+        job = self._adopt(number, spec)
+        served = looked = time.monotonic()
+        while True:
+            row = Job.objects.get(pk=job.pk)
+            if row.result_text or row.refusal_text:
+                return _outcome(row)
+            if self.control.poll() is not None or row.cancelled:
+                row.cancel()
+                raise EvaluationCancelled(f"the evaluation of c{number} was cancelled")
+            now = time.monotonic()
+            if now - looked >= LOOK_AROUND_S:
+                looked = now
+                served = self._served_until(spec.device, served)
+                remind_jobs(Job.objects.waiting().filter(pk=job.pk))
+            self.control.shutdown.wait(POLL_S)
+
+    def _adopt(self, number: int, spec: EvaluationSpec) -> Job:
+        defaults: dict[str, Any] = {
+            "device": spec.device,
+            "spec_text": canonical(to_json(spec)),
+            "enqueued_at": timezone.now(),
+            "hints_sent": 1,
+        }
+        with transaction.atomic():
+            job, created = Job.objects.get_or_create(run=self.run, number=number, defaults=defaults)
+            if created:
+                transaction.on_commit(lambda: queues.send_job(job.pk, job.device))
+        return job
+
+    def _served_until(self, device: str, served: float) -> float:
+        """The last moment the device had a live worker; gives the run back if that is long ago."""
+        now = time.monotonic()
+        if Device.objects.live().filter(name=device).exists():
+            return now
+        if now - served > AWAY_S:
+            raise Interrupted(Device.unserved(device))
+        return served
+
+
+def _outcome(job: Job) -> Evaluation:
+    if job.refusal_text:
+        raise SpecError(**json.loads(job.refusal_text))
+    return from_json(Evaluation, json.loads(job.result_text))
