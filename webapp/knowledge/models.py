@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.auth.models import User
 from django.db import models, transaction
 from django.db.models import Q
 from django.urls import reverse
@@ -98,15 +98,15 @@ class Entry(models.Model):
     )
     published_at = models.DateTimeField(null=True)
 
-    TEXTS = (
-        "title",
-        "mechanism",
-        "device_scope",
-        "versions_scope",
-        "shapes_scope",
-        "not_tested",
-        "counter_examples",
-    )
+    LABELS = {
+        "title": "claim",
+        "mechanism": "mechanism",
+        "device_scope": "device",
+        "versions_scope": "versions",
+        "shapes_scope": "shapes and types",
+        "not_tested": "not tested",
+        "counter_examples": "counter-examples",
+    }
     REQUIRED = {
         "title": "Say in one sentence what was found and where it was measured.",
         "device_scope": "Name the device, or the family of devices, that it was measured on.",
@@ -128,11 +128,10 @@ class Entry(models.Model):
         """A claim without its scope cannot be checked; raises EntryError naming the field."""
         for name, remedy in self.REQUIRED.items():
             if not getattr(self, name).strip():
-                label = self._meta.get_field(name).verbose_name
-                raise EntryError(name, f"The {label} is empty.", remedy)
+                raise EntryError(name, f"The {self.LABELS[name]} is empty.", remedy)
 
     @transaction.atomic
-    def record(self, by: AbstractBaseUser, note: str) -> Revision:
+    def record(self, by: User, note: str) -> Revision:
         """Save the entry as it now stands, together with the revision that says who and why."""
         self.updated_at = timezone.now()
         self.save()
@@ -141,11 +140,19 @@ class Entry(models.Model):
 
     def snapshot(self) -> dict[str, Any]:
         """What a revision keeps: everything that the entry tells a person or an agent."""
-        names = (*self.TEXTS, "problem", "language", "device_kind", "kernel", "constants", "status")
+        names = (
+            *self.LABELS,
+            "problem",
+            "language",
+            "device_kind",
+            "kernel",
+            "constants",
+            "status",
+        )
         return {name: getattr(self, name) for name in names}
 
     @transaction.atomic
-    def move_to(self, status: Entry.Status, by: AbstractBaseUser) -> bool:
+    def move_to(self, status: Entry.Status, by: User) -> bool:
         """Change the status and record who did; False if it already stood there."""
         if status == Entry.Status.PUBLISHED:
             self.require_texts()
