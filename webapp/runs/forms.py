@@ -100,7 +100,7 @@ class LaunchForm(forms.Form):
             "device": live.name if live else "host",
             "agent": AGENTS[0],
             "evaluations": budgets.evaluations,
-            "minutes": budgets.wall_clock_s / 60,
+            "minutes": f"{budgets.wall_clock_s / 60:g}",
             "seed": 0,
             "use_knowledge": True,
         }
@@ -110,7 +110,9 @@ class LaunchForm(forms.Form):
         assert isinstance(field, forms.ChoiceField)
         field.choices = choices
         offered = ", ".join(value for value, _ in choices)
-        field.error_messages["invalid_choice"] = f"“%(value)s” is not offered. Use one of: {offered}."
+        field.error_messages["invalid_choice"] = (
+            f"“%(value)s” is not offered. Use one of: {offered}."
+        )
         field.error_messages["required"] = f"Choose one of: {offered}."
 
     def value(self, name: str) -> str:

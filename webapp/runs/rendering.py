@@ -1,7 +1,7 @@
 """Turns rows of the log into the HTML of a trace; page, fragment and socket all come here.
 
-One template per event type, `runs/events/<type>.html`. What an event shows depends on its body and,
-for a candidate, on its parent's source, neither of which ever changes: so the HTML is cached.
+One template per event type, `runs/events/<type>.html`. What a step shows depends on its body and on
+what stood before it in the log, neither of which ever changes: so the HTML is cached.
 """
 
 from __future__ import annotations
@@ -9,14 +9,31 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 
+from runner.events import CandidatePayload, EventType
 from runner.events import Event as LogEvent
-from runner.events import EventType
-from runner.wire import from_json
+from runner.wire import WireError, from_json
+from webapp.review.diff import ShortDiff, short_diff
+from webapp.runs import store
 from webapp.runs.models import Candidate, Event
+
+CACHED_STEPS = 4096
+SOURCE_BYTES = 256 * 1024  # of a source that the trace compares; a longer one has its own page
+DIFF_LINES = 10
+
+
+@dataclass(frozen=True)
+class Before:
+    """What a candidate's row needs of the log before it: its parent's source, the last message."""
+
+    parent_sha256: str = ""
+    said: str = ""
 
 
 def render_event(event: Event) -> str:
@@ -25,30 +42,61 @@ def render_event(event: Event) -> str:
 
 
 def render_events(events: Sequence[Event]) -> list[str]:
-    """The same for many rows, with at most one query however many there are."""
-    parents = _parent_sources([event for event in events if event.type == EventType.candidate])
-    return [_html(event.run_id, event.body, parents.get((event.run_id, event.seq))) for event in events]
+    """The same for many rows, with at most two queries however many there are."""
+    before = _before([event for event in events if event.type == EventType.candidate])
+    unknown = Before()
+    return [
+        _html(event.run_id, event.body, before.get((event.run_id, event.seq), unknown))
+        for event in events
+    ]
 
 
-def _parent_sources(events: Sequence[Event]) -> dict[tuple[int, int], str]:
-    """(run, seq) of each candidate event → digest of its parent's source, where it has one."""
-    if not events:
+def _before(candidates: Sequence[Event]) -> dict[tuple[int, int], Before]:
+    """By (run, seq) of each candidate event."""
+    if not candidates:
         return {}
-    rows = Candidate.objects.filter(
-        run__in={event.run_id for event in events}, seq__in=[event.seq for event in events]
-    )
+    runs, seqs = {event.run_id for event in candidates}, [event.seq for event in candidates]
+    messages = Event.objects.filter(type=EventType.message.value, run__in=runs)
+    said = {
+        (row.run_id, row.seq + 1): json.loads(row.body)["payload"].get("text", "")
+        for row in messages.filter(seq__in=[seq - 1 for seq in seqs])
+    }
+    rows = Candidate.objects.filter(run__in=runs, seq__in=seqs)
     found = rows.values_list("run_id", "seq", "parent__source_sha256")
-    return {(run, seq): sha256 for run, seq, sha256 in found if sha256}
+    return {
+        (run, seq): Before(parent or "", said.get((run, seq), "")) for run, seq, parent in found
+    }
 
 
-@functools.lru_cache(maxsize=2048)
-def _html(run_id: int, body: str, parent_sha256: str | None) -> str:
+@functools.lru_cache(maxsize=CACHED_STEPS)
+def _html(run_id: int, body: str, before: Before) -> str:
     event = from_json(LogEvent, json.loads(body))
-    context = {
+    context: dict[str, Any] = {
         "run_id": run_id,
         "event": event,
         "at": parse_datetime(event.at),
-        "payload": event.decoded,
-        "parent_sha256": parent_sha256,
+        "whole_url": reverse("run-event", args=[run_id, event.seq]),
     }
+    try:
+        payload = context["payload"] = event.decoded
+    except WireError as error:  # of a newer version, say; it must not hide its neighbours
+        return render_to_string("runs/events/unreadable.html", context | {"error": error})
+    if isinstance(payload, CandidatePayload):
+        context["said"] = before.said == payload.idea
+        context["short"] = _diff(before.parent_sha256, payload.source_sha256)
     return render_to_string(f"runs/events/{event.type}.html", context)
+
+
+def _diff(parent_sha256: str, sha256: str) -> ShortDiff | None:
+    """None where there is no parent, or a source is missing or too long to compare here."""
+    if not parent_sha256:
+        return None
+    try:
+        (old, old_size), (new, new_size) = (
+            store.read_text(name, SOURCE_BYTES) for name in (parent_sha256, sha256)
+        )
+    except store.MissingArtifact:
+        return None
+    if max(old_size, new_size) > SOURCE_BYTES:
+        return None
+    return short_diff(old, new, DIFF_LINES)

@@ -5,9 +5,11 @@ Each view parses, asks one model, form or reading module, and renders.
 
 from __future__ import annotations
 
+import os
 import tempfile
 
 from django.contrib import messages
+from django.contrib.auth.models import User
 from django.core.paginator import Paginator
 from django.http import FileResponse, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -25,6 +27,14 @@ from webapp.runs.overview import Overview
 from webapp.runs.window import TraceFilter, Window
 
 RUNS_PER_PAGE = 50
+
+
+class SignedIn(HttpRequest):
+    """What LoginRequiredMiddleware lets through."""
+
+    user: User
+
+
 STATUSES = [status.value for status in RunStatus]
 
 
@@ -56,11 +66,13 @@ def _runs_page(
         "import_error": import_error,
     }
     partial = request.headers.get("HX-Target") == "runs-table"
-    return render(request, "runs/_table.html" if partial else "runs/list.html", context, status=status)
+    return render(
+        request, "runs/_table.html" if partial else "runs/list.html", context, status=status
+    )
 
 
 @require_http_methods(["GET", "POST"])
-def launch(request: HttpRequest) -> HttpResponse:
+def launch(request: SignedIn) -> HttpResponse:
     if request.method == "POST":
         form = LaunchForm(request.POST)
         if form.is_valid():
@@ -72,9 +84,9 @@ def launch(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-def import_run(request: HttpRequest) -> HttpResponse:
+def import_run(request: SignedIn) -> HttpResponse:
     upload = request.FILES.get("archive")
-    if upload is None:
+    if upload is None or upload.file is None:
         error = ArchiveError("archive", "no file was chosen.", "Choose a *.warpdeck.zip file.")
         return _runs_page(request, error, 422)
     try:
@@ -158,8 +170,13 @@ def export(request: HttpRequest, pk: int) -> HttpResponseBase:
     if not found.last_seq:
         messages.info(request, "There is nothing to export before the run's first step.")
         return redirect(found)
-    file = tempfile.TemporaryFile()  # closed by the response
-    export_archive(found, file)
-    file.seek(0)
-    name = f"{found.problem}-run-{found.pk}.warpdeck.zip"
+    with tempfile.TemporaryFile() as file:
+        export_archive(found, file)
+        file.seek(0)
+        return _download(os.dup(file.fileno()), f"run-{found.pk}.warpdeck.zip")
+
+
+def _download(descriptor: int, name: str) -> FileResponse:
+    """Streams an open file, which the response closes."""
+    file = os.fdopen(descriptor, "rb")
     return FileResponse(file, as_attachment=True, filename=name, content_type="application/zip")

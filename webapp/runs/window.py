@@ -66,7 +66,9 @@ class TraceFilter:
         toggles = []
         for name in GROUPS:
             # From "all", the first press means "only this"; from some, it adds or takes away.
-            kept = (name,) if not self.show else tuple(g for g in GROUPS if (g in on) != (g == name))
+            kept = (
+                (name,) if not self.show else tuple(g for g in GROUPS if (g in on) != (g == name))
+            )
             show = kept if len(kept) < len(GROUPS) else ()
             toggles.append(Toggle(name, name in on, TraceFilter(show, self.text).query() or "?"))
         return toggles

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from django import template
@@ -15,8 +16,10 @@ from django.template.defaultfilters import filesizeformat
 
 from kernels.catalog import Case
 from runner import units
+from runner.events import RunStatus
 from runner.results import CaseResult, Evaluation, Outcome
 from webapp.runs.models import Candidate, Run
+from webapp.runs.templatetags.formats import label
 
 register = template.Library()
 
@@ -62,7 +65,7 @@ def fold(text: str, whole_url: str = "", pre: bool = False, open: bool = False) 
 
 
 def _cut(text: str) -> int:
-    """Where to fold: after the shown lines, else at a space near the limit; never for a few words."""
+    """Where to fold: after the shown lines, else at a space near the limit; never for a word."""
     if len(text) <= SHOWN_CHARACTERS * 1.2 and text.count("\n") <= SHOWN_LINES * 1.2:
         return len(text)
     cut = min(len(text), SHOWN_CHARACTERS)
@@ -109,7 +112,7 @@ def outcome(evaluation: Evaluation) -> str:
 @register.filter
 def interval(ci95: tuple[float, float] | None) -> str:
     """`1.90–1.95`; a dash where nothing was measured."""
-    return f"{ci95[0]:.3g}–{ci95[1]:.3g}" if ci95 else "–"
+    return units.interval(ci95)
 
 
 @register.filter
@@ -126,7 +129,9 @@ def provenance(evaluation: Evaluation | None, case: CaseResult | None = None) ->
         f"source {evaluation.source_sha256[:12]}",
     ]
     if case:
-        rates = f"{units.rate_bytes(case.bytes_per_second)}, {units.rate_flops(case.flops_per_second)}"
+        rates = (
+            f"{units.rate_bytes(case.bytes_per_second)}, {units.rate_flops(case.flops_per_second)}"
+        )
         parts.append(f"useful {rates}")
     return "\n".join(parts)
 
@@ -148,6 +153,35 @@ def shown_verdict(candidate: Candidate, run: Run) -> str:
     if candidate.verdict:
         return candidate.verdict
     return "unmeasured" if run.state.ended else "pending"
+
+
+SHORT = {
+    "compile_error": "no compile",
+    "wrong_shape": "wrong",
+    "wrong_dtype": "wrong",
+    "wrong_values": "wrong",
+    "mutated_input": "mutates",
+    "timing_disputed": "disputed",
+    "out_of_memory": "memory",
+    "harness_error": "harness",
+}
+
+
+@register.filter
+def short_label(verdict: str) -> str:
+    """The verdict where there is room for a word; the whole one is in the hover."""
+    return SHORT.get(verdict) or label(verdict)
+
+
+@register.filter
+def run_word(status: str) -> str:
+    """How a line of the trace says that a run came to this status."""
+    return "under way" if status == RunStatus.running else label(status)
+
+
+@register.filter
+def unscored(cases: Sequence[Case]) -> list[Case]:
+    return [case for case in cases if not case.scored]
 
 
 @register.filter
