@@ -20,11 +20,11 @@ from pathlib import Path
 
 from kernels.catalog import Case, Problem, UnknownProblem, load_problem
 from runner import languages
-from runner.evaluate import keeper, sandbox
-from runner.evaluate.devices import cpu_count, device_info
+from runner.evaluate import buffers, keeper, sandbox
+from runner.evaluate.devices import cache_folder, cpu_count, device_info
 from runner.evaluate.keeper import Child, Ending, Kind, Watch, WorkFolder, Zygote
 from runner.evaluate.lease import lease
-from runner.evaluate.session import CaseFailed, FatalCase, Session
+from runner.evaluate.session import POOL_SETS, CaseFailed, FatalCase, Session
 from runner.languages import CompileResult, MissingCompiler
 from runner.processes import Cancelled
 from runner.results import CaseResult, DeviceInfo, Evaluation, IntegrityCheck, Verdict
@@ -33,7 +33,10 @@ from runner.spec import EvaluationSpec, SpecError, device_kind
 __all__ = ["Cancelled", "evaluate"]
 
 TRACEBACK_CHARACTERS = 4000
-HOST_TIMER = "host clock (perf_counter_ns) around one call, outputs preallocated"
+TIMERS = {
+    "host": "host clock around one call; C++ and torch write to given outputs; rotating inputs",
+    "cuda": "CUDA events around one call, L2 flushed before it, device synchronised",
+}
 Progress = Callable[[str], None]
 
 # Worst first: the case that says most about what is wrong decides the verdict.
@@ -120,7 +123,7 @@ class Request:
             reason=reason,
             cases=(),
             integrity=(),
-            timer=HOST_TIMER,
+            timer=TIMERS[self.device.kind],
             device=self.device,
             versions=machine_versions(),
             source_sha256=hashlib.sha256(self.spec.source.encode()).hexdigest(),
@@ -168,11 +171,13 @@ class Finding:
 def _measure(request: Request, compiled: CompileResult) -> Evaluation:
     """Everything that uses the device: two forked children under the device's lease."""
     assert compiled.artifact is not None
-    extra = thread_environment()
+    referee_kind, candidate_kind = kinds(request)
     request.progress("waiting for the device")
     with (
-        keeper.borrowed(Kind("referee"), extra, request.cancel) as referees,
-        keeper.borrowed(Kind("candidate"), extra, request.cancel) as candidates,
+        keeper.borrowed(referee_kind, environment_of(referee_kind), request.cancel) as referees,
+        keeper.borrowed(
+            candidate_kind, environment_of(candidate_kind), request.cancel
+        ) as candidates,
         lease(request.device.uuid, cancel=request.cancel),
         candidates.folder.subfolder() as folder,
         referees.folder.subfolder() as referee_folder,
@@ -185,7 +190,8 @@ def _measure(request: Request, compiled: CompileResult) -> Evaluation:
             _forked(candidates, folder, request, finding) as candidate,
         ):
             watch = Watch(time.monotonic() + request.spec.limits.deadline_s, request.cancel)
-            session = Session(request.problem, referee, candidate, watch, request.progress)
+            kind, progress = request.device.kind, request.progress
+            session = Session(request.problem, kind, referee, candidate, watch, progress)
             finding.session = session
             _examine(request, session, str(artifact), finding)
     return _conclude(request, compiled, finding)
@@ -200,7 +206,7 @@ def _forked(
     if finding is not None:
         rlimits = {
             "cpu_s": int(limits.deadline_s * cpu_count()) + 10,
-            "address_space_bytes": limits.memory_bytes,
+            "address_space_bytes": address_space(request),
         }
     child = zygote.fork(folder, rlimits, limits.output_bytes)
     try:
@@ -271,8 +277,8 @@ def _not_run(case: Case) -> CaseResult:
 def _integrity(session: Session, ending: Ending) -> tuple[IntegrityCheck, ...]:
     """Only what was really done, each with its evidence."""
     evidence, checks = session.evidence, []
-    if evidence.judged_sets:
-        sets = f"{evidence.judged_sets} outputs judged"
+    if evidence.judged:
+        sets = f"{evidence.judged} outputs judged"
         checks += [
             IntegrityCheck(
                 "fresh_inputs", True, f"{sets}, seed from the kernel, kept by the referee"
@@ -296,10 +302,31 @@ def _integrity(session: Session, ending: Ending) -> tuple[IntegrityCheck, ...]:
     return tuple(checks)
 
 
-def thread_environment() -> dict[str, str]:
+def kinds(request: Request) -> tuple[Kind, Kind]:
+    """The zygotes an evaluation needs. Triton on the host runs in its interpreter."""
+    device = request.device.uuid if request.device.kind == "cuda" else ""
+    interpreted = request.spec.language == "triton" and not device
+    interpreted = interpreted and "triton" in request.spec.source
+    return Kind("referee", device), Kind("candidate", device, interpreted)
+
+
+def address_space(request: Request) -> int | None:
+    """The candidate's own memory beside the shared tensors. CUDA reserves address space freely."""
+    if request.device.kind == "cuda":
+        return None
+    shared = max(buffers.set_bytes(request.problem, case) for case in request.cases)
+    return request.spec.limits.memory_bytes + shared * max(POOL_SETS)
+
+
+def environment_of(kind: Kind) -> dict[str, str]:
     """Equal for both sides. Passive waiting: an idle process must not spin beside the timed one."""
     threads = str(cpu_count())
-    return {
+    environment = {"CUDA_VISIBLE_DEVICES": kind.device}
+    if kind.interpreted:
+        environment["TRITON_INTERPRET"] = "1"
+    if kind.role == "referee" and kind.device:
+        environment |= compiler_caches()
+    return environment | {
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": "1",  # numpy's pool would start threads before the fork
@@ -307,6 +334,16 @@ def thread_environment() -> dict[str, str]:
         "GOMP_SPINCOUNT": "0",
         "OMP_DYNAMIC": "false",
         "MKL_DYNAMIC": "false",
+    }
+
+
+def compiler_caches() -> dict[str, str]:
+    """Kept between evaluations, for our own baselines only: a candidate never sees them."""
+    folder = cache_folder()
+    return {
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of workers in a child that is killed
+        "TRITON_CACHE_DIR": str(folder / "triton"),
     }
 
 

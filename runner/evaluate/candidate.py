@@ -10,27 +10,32 @@ import ctypes
 import importlib.util
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from runner.evaluate import malloc
+from runner.evaluate import interpreter, malloc
 from runner.evaluate.buffers import Layout, Mapped, Region
 from runner.evaluate.channel import Channel, Message
-from runner.evaluate.draws import DTYPES
+from runner.evaluate.clocks import Clock, clock_for
+from runner.evaluate.tensors import DTYPES, poisoned, shared_tensor
 from runner.wire import from_json
 
 TRACEBACK_CHARACTERS = 4000
-_clock = time.perf_counter_ns  # bound before a candidate can replace it
+Call = Callable[[], Any]
+
+
+class MissingSymbol(LookupError):
+    """The candidate lacks the function that the problem asks for."""
 
 
 def warm() -> None:
     """What the zygote imports and touches before it forks; starts no thread, opens no device."""
     torch.set_num_threads(1)
     torch.softmax(torch.ones(2, 2), dim=-1)
+    interpreter.warm()
 
 
 def serve(channel: Channel) -> None:
@@ -54,16 +59,25 @@ def serve(channel: Channel) -> None:
         channel.send(reply)
 
 
-class MissingSymbol(LookupError):
-    """The shared object lacks the function that the problem asks for."""
+def _failure(error: Exception) -> Message:
+    if interpreter.caused(error, interpreter.TooLarge):
+        return {"failed": "too_large", "text": str(error)}
+    if interpreter.caused(error, MemoryError) or "can't allocate memory" in str(error):
+        return {"failed": "memory", "text": f"{type(error).__name__}: {error}"}
+    text = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS:]
+    return {"failed": "exception", "text": text, "summary": f"{type(error).__name__}: {error}"}
 
 
 class Session:
     """A loaded candidate and the case it is on."""
 
     def __init__(self, message: Message) -> None:
-        load = load_shared_object if message["language"] == "cpp" else load_module
-        self.bind = load(message["artifact"], message["symbols"])
+        self.clock = clock_for(message["kind"])
+        self.program: SharedObject | Module
+        if message["language"] == "cpp":
+            self.program = SharedObject(message["artifact"], message["symbols"])
+        else:
+            self.program = Module(message["artifact"])
         self.case: OpenCase | None = None
 
     def answer(self, message: Message, descriptors: list[int]) -> Message:
@@ -71,106 +85,132 @@ class Session:
         if command == "open":
             if self.case is not None:
                 self.case.close()
-            self.case = OpenCase(self.bind, message, descriptors[0])
+            self.case = OpenCase(self.program, self.clock, message, descriptors[0])
             return {}
         assert self.case is not None
         if command == "run":
-            return self.case.run(message["set"])
+            return self.case.run(message["set"], dirty=message.get("dirty", False))
         if command == "publish":
             return self.case.publish(message["set"])
+        if command == "roll":
+            return self.case.roll(message["sets"], message["shifts"])
         raise ValueError(f"unknown command {command!r}")
 
 
-Bind = Callable[[Mapped, Message, int], Callable[[], Any]]
-
-
 class OpenCase:
-    """One case: its tensors in shared memory and, per set, the call ready to be made."""
+    """One case: its tensors in shared memory or on the device, and per set the call to make."""
 
-    def __init__(self, bind: Bind, message: Message, descriptor: int) -> None:
+    def __init__(
+        self, program: SharedObject | Module, clock: Clock, message: Message, descriptor: int
+    ) -> None:
         layout = from_json(Layout, message["layout"])
+        self.clock, self.layout = clock, layout
         self.mapped = Mapped(descriptor, layout)
         os.close(descriptor)
-        self.calls = [bind(self.mapped, message, number) for number in range(layout.sets)]
+        self.inputs = [self._inputs(number) for number in range(layout.sets)]
+        self.calls = [
+            program.bind(self, message, number, self.inputs[number])
+            for number in range(layout.sets)
+        ]
         self.returned: dict[int, Any] = {}
+        interpreter.limit(sum(region.nbytes for region in layout.of_set(0)))
 
-    def run(self, number: int) -> Message:
-        """One timed call: the clock is read directly around it and nothing else."""
-        call = self.calls[number]
-        started = _clock()
-        result = call()
-        ended = _clock()
-        self.returned = {number: result}
-        return {"ns": ended - started}
+    def _inputs(self, number: int) -> list[torch.Tensor]:
+        """On the host the shared tensors themselves, elsewhere copies on the device."""
+        regions = [region for region in self.layout.of_set(number) if not region.output]
+        return [shared_tensor(self.mapped, region).to(self.clock.device) for region in regions]
+
+    def outputs(self, number: int) -> list[Region]:
+        return [region for region in self.layout.of_set(number) if region.output]
+
+    def run(self, number: int, *, dirty: bool) -> Message:
+        """One timed call. `dirty` first leaves poison in the memory that an allocation gets."""
+        self.returned.clear()
+        if dirty:
+            dirt = [poisoned(r.shape, r.dtype, self.clock.device) for r in self.outputs(number)]
+            del dirt
+        before = interpreter.launches()
+        elapsed_ns, result = self.clock.measure(self.calls[number])
+        self.returned[number] = result
+        return {"ns": elapsed_ns, "launches": interpreter.launches() - before}
 
     def publish(self, number: int) -> Message:
-        """Copy what a Python candidate returned into shared memory; describes it either way."""
-        result = self.returned.pop(number)
+        """Bring results and inputs of a set to shared memory; describes what was returned."""
+        self.clock.settle()
+        regions = [region for region in self.layout.of_set(number) if not region.output]
+        if self.clock.device.type != "cpu":
+            for region, value in zip(regions, self.inputs[number], strict=True):
+                shared_tensor(self.mapped, region).copy_(value)
+        result = self.returned.pop(number, None)
         if result is None:
             return {}
-        outputs = [region for region in self.mapped.layout.of_set(number) if region.output]
         described = describe(result)
-        if described == [expected(region) for region in outputs]:
+        if described == [expected(region, self.clock.device) for region in self.outputs(number)]:
             values = result if isinstance(result, tuple | list) else (result,)
-            for region, value in zip(outputs, values, strict=True):
-                tensor(self.mapped, region).copy_(value)
+            for region, value in zip(self.outputs(number), values, strict=True):
+                shared_tensor(self.mapped, region).copy_(value)
         return {"returned": described}
+
+    def roll(self, sets: list[int], shifts: list[int]) -> Message:
+        """New values for the device copies: the referee rolls its own by the same shifts."""
+        for number in sets:
+            for value, shift in zip(self.inputs[number], shifts, strict=True):
+                value.copy_(value.flatten().roll(shift).view_as(value))
+        self.clock.settle()
+        return {}
 
     def close(self) -> None:
         self.calls.clear()
+        self.inputs.clear()
         self.returned.clear()
         self.mapped.close()
 
 
-def load_shared_object(path: str, symbols: dict[str, str]) -> Bind:
-    library = ctypes.CDLL(path)
-    for symbol, prototype in symbols.items():
-        if not hasattr(library, symbol):
-            raise MissingSymbol(f"the source does not export {prototype}")
+class SharedObject:
+    """A compiled C++ candidate: called with the addresses of the shared tensors."""
 
-    def bind(mapped: Mapped, message: Message, number: int) -> Callable[[], Any]:
-        function = library[message["symbol"]]
+    def __init__(self, path: str, symbols: dict[str, str]) -> None:
+        self.library = ctypes.CDLL(path)
+        for symbol, prototype in symbols.items():
+            if not hasattr(self.library, symbol):
+                raise MissingSymbol(f"the source does not export {prototype}")
+
+    def bind(
+        self, case: OpenCase, message: Message, number: int, inputs: list[torch.Tensor]
+    ) -> Call:
+        function = self.library[message["symbol"]]
         function.restype = None
-        pointers = [
-            ctypes.c_void_p(mapped.address(region)) for region in mapped.layout.of_set(number)
-        ]
+        regions = case.layout.of_set(number)
+        pointers = [ctypes.c_void_p(case.mapped.address(region)) for region in regions]
         sizes = [ctypes.c_int64(size) for size in message["sizes"]]
         arguments = (*pointers, *sizes)
         return lambda: function(*arguments)
 
-    return bind
 
+class Module:
+    """A Python candidate: `run(*inputs)` returns a tensor or a tuple of tensors."""
 
-def load_module(path: str, symbols: dict[str, str]) -> Bind:
-    specification = importlib.util.spec_from_file_location("candidate", path)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    sys.modules["candidate"] = module
-    specification.loader.exec_module(module)
-    function = getattr(module, "run", None)
-    if not callable(function):
-        raise MissingSymbol("the module defines no run(*inputs)")
+    def __init__(self, path: str) -> None:
+        specification = importlib.util.spec_from_file_location("candidate", path)
+        assert specification is not None
+        assert specification.loader is not None
+        module = importlib.util.module_from_spec(specification)
+        sys.modules["candidate"] = module
+        specification.loader.exec_module(module)
+        self.run = getattr(module, "run", None)
+        if not callable(self.run):
+            raise MissingSymbol("the module defines no run(*inputs)")
 
-    def bind(mapped: Mapped, message: Message, number: int) -> Callable[[], Any]:
-        regions = mapped.layout.of_set(number)
-        inputs = [tensor(mapped, region) for region in regions if not region.output]
+    def bind(
+        self, case: OpenCase, message: Message, number: int, inputs: list[torch.Tensor]
+    ) -> Call:
+        run = self.run
 
         def call() -> Any:
-            result = function(*inputs)
+            result = run(*inputs)  # type: ignore[misc]
             return () if result is None else result
 
         return call
-
-    return bind
-
-
-def tensor(mapped: Mapped, region: Region) -> torch.Tensor:
-    """The shared tensor itself, no copy."""
-    if region.nbytes == 0:
-        return torch.empty(region.shape, dtype=DTYPES[region.dtype])
-    flat = torch.frombuffer(mapped.view(region), dtype=DTYPES[region.dtype])
-    return flat.view(region.shape)
 
 
 def describe(result: Any) -> list[list[Any]]:
@@ -186,12 +226,6 @@ def describe(result: Any) -> list[list[Any]]:
     return described
 
 
-def expected(region: Region) -> list[Any]:
+def expected(region: Region, device: torch.device) -> list[Any]:
     dtype = str(DTYPES[region.dtype]).removeprefix("torch.")
-    return ["Tensor", dtype, "cpu", list(region.shape)]
-
-
-def _failure(error: Exception) -> Message:
-    """The end of the traceback, from the candidate's own frames on."""
-    text = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS:]
-    return {"failed": "exception", "text": text, "summary": f"{type(error).__name__}: {error}"}
+    return ["Tensor", dtype, str(device), list(region.shape)]

@@ -38,18 +38,23 @@ _FIELDS = {
 
 def available_devices() -> list[str]:
     """`host`, then `cuda:0` and on: what `device_info` answers for."""
-    return ["host", *(f"cuda:{index}" for index in range(_gpu_count()))]
+    return ["host", *(f"cuda:{index}" for index in range(len(_visible_gpus())))]
 
 
 def device_info(device: str) -> DeviceInfo:
     """Identity, and the state of this moment. Raises SpecError when there is no such device."""
     if device_kind(device) == "host":
         return _host()
-    index = int(device.partition(":")[2] or 0)
-    if index >= _gpu_count():
+    index, gpus = int(device.partition(":")[2] or 0), _visible_gpus()
+    if index >= len(gpus):
         offered = ", ".join(available_devices())
         raise SpecError("device", f"{device} is not on this machine.", f"Use one of: {offered}.")
-    return _gpu(index)
+    return _gpu(index, gpus[index])
+
+
+def cache_folder() -> Path:
+    """Where this machine's own measurements and compiled baselines stay between runs."""
+    return Path(os.environ.get("WARPDECK_CACHE") or Path.home() / ".cache" / "warpdeck")
 
 
 def cpu_count() -> int:
@@ -109,18 +114,32 @@ def _memory() -> str:
     return f"{total / 2**30:.1f} GiB"
 
 
-def _gpu(index: int) -> DeviceInfo:
-    rows = _smi(["--query-gpu=" + ",".join(_FIELDS), f"--id={index}"])
+def _gpu(index: int, uuid: str) -> DeviceInfo:
+    rows = _smi(["--query-gpu=" + ",".join(_FIELDS), f"--id={uuid}"])
     values = dict(zip(_FIELDS.values(), rows[0], strict=True))
     model, uuid = values.pop("model"), values.pop("uuid")
-    foreign = _smi(["--query-compute-apps=pid,used_memory", f"--id={index}"])
+    foreign = _smi(["--query-compute-apps=pid,used_memory", f"--id={uuid}"])
     values["foreign processes"] = str(len(foreign))
     values["host"] = _model()
     return DeviceInfo(f"cuda:{index}", "cuda", model, uuid, values)
 
 
-def _gpu_count() -> int:
-    return len(_smi(["--query-gpu=uuid"]))
+def _visible_gpus() -> list[str]:
+    """UUIDs in the order of `cuda:0`, `cuda:1` …, as CUDA_VISIBLE_DEVICES narrows them.
+
+    A UUID means the same to the driver, to CUDA and to the lease; an index may not.
+    """
+    every = [row[0] for row in _smi(["--query-gpu=uuid"])]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return every
+    chosen = []
+    for name in visible.split(","):
+        if name.strip().isdigit() and int(name) < len(every):
+            chosen.append(every[int(name)])
+        else:
+            chosen += [uuid for uuid in every if name.strip() and uuid.startswith(name.strip())]
+    return chosen
 
 
 def _smi(arguments: list[str]) -> list[list[str]]:

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 import torch
 
 from kernels.catalog import Tolerance
+from runner.evaluate.tensors import BITS
 from runner.results import Verdict
-
-BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """How one output compares. Errors are None where nothing finite could be compared."""
+    """How one output compares. An error is None where nothing finite could be compared."""
 
     verdict: Verdict
     reason: str
@@ -26,46 +25,73 @@ class Judgement:
     norm_error: float | None
 
 
-def compare(
-    name: str, output: torch.Tensor, reference: torch.Tensor, tolerance: Tolerance
-) -> Judgement:
-    """`reference` is float64 of the same shape; what the output's dtype cannot hold is ±inf."""
-    if unwritten := _unwritten(output):
-        reason = f"{unwritten} of {output.numel()} elements of {name} were never written"
-        return Judgement(Verdict.wrong_values, reason, None, None)
-    if (where := _first_mismatch(output, reference)) is not None:
-        expected = f"{float(reference[where]):.6g}"
-        reason = f"{name}[{_index(where)}] is {float(output[where]):.6g}, expected {expected}"
-        return Judgement(Verdict.non_finite, reason, None, None)
-    return _measure(name, output.double(), reference, tolerance)
+class Oracle:
+    """The float64 reference of one output, with what every comparison with it needs.
 
+    `values` keeps its non-finite elements; the measures see them as 0, and so the same elements of
+    an output, once their positions have been found equal.
+    """
 
-def _measure(
-    name: str, output: torch.Tensor, reference: torch.Tensor, tolerance: Tolerance
-) -> Judgement:
-    finite = torch.isfinite(output) & torch.isfinite(reference)
-    if not bool(finite.all()):
-        output = torch.where(finite, output, 0.0)
-        reference = torch.where(finite, reference, 0.0)
-    norm = float(reference.norm())
-    rms = norm / math.sqrt(max(1, reference.numel()))
-    difference = (output - reference).abs_()
-    norm_error = _ratio(float(difference.norm()), norm)
-    relative = difference.div_(reference.abs().add_(rms)).nan_to_num_(nan=0.0, posinf=math.inf)
-    worst = int(relative.argmax()) if relative.numel() else 0
-    element_error = float(relative.flatten()[worst]) if relative.numel() else 0.0
-    where = _unravel(worst, tuple(output.shape))
-    reason = ""
-    if element_error > tolerance.element:
-        reason = (
-            f"element error {element_error:.3g} at {name}[{_index(where)}]"
-            f" ({float(output[where]):.6g}, expected {float(reference[where]):.6g}),"
-            f" allowed {tolerance.element:g}"
-        )
-    elif norm_error > tolerance.norm:
-        reason = f"norm error {norm_error:.3g} of {name}, allowed {tolerance.norm:g}"
-    verdict = Verdict.wrong_values if reason else Verdict.passed
-    return Judgement(verdict, reason, _finite(element_error), _finite(norm_error))
+    def __init__(self, name: str, values: torch.Tensor) -> None:
+        self.name, self.values = name, values
+        finite = torch.isfinite(values)
+        self.all_finite = bool(finite.all())
+        self.finite_values = values if self.all_finite else torch.where(finite, values, 0.0)
+        self.norm = float(self.finite_values.norm())
+        rms = self.norm / math.sqrt(max(1, values.numel()))
+        self.scale = self.finite_values.abs().add_(rms)
+
+    def judge(self, output: torch.Tensor, tolerance: Tolerance) -> Judgement:
+        """What the output's dtype cannot hold counts as ±inf. Most outputs pass the first look."""
+        measured = self._measure(output.double(), tolerance)
+        if measured.verdict is Verdict.passed and self.all_finite:
+            return measured  # the poison is NaN, and NaN never passes
+        if unwritten := _unwritten(output):
+            reason = f"{unwritten} of {output.numel()} elements of {self.name} were never written"
+            return Judgement(Verdict.wrong_values, reason, None, None)
+        if (where := self._first_mismatch(output)) is not None:
+            reason = f"{self.name}[{_index(where)}] is {self._pair(output, where)}"
+            return Judgement(Verdict.non_finite, reason, None, None)
+        if bool(torch.isfinite(output).all()):
+            return measured
+        return self._measure(torch.where(torch.isfinite(output), output.double(), 0.0), tolerance)
+
+    def _measure(self, output: torch.Tensor, tolerance: Tolerance) -> Judgement:
+        if not output.numel():
+            return Judgement(Verdict.passed, "", 0.0, 0.0)
+        difference = output - self.finite_values
+        norm_error = _ratio(float(difference.norm()), self.norm)
+        relative = difference.abs_().div_(self.scale)
+        element_error = float(relative.max())
+        if math.isnan(element_error) and not (self.scale == 0).any():
+            return Judgement(Verdict.non_finite, f"{self.name} holds NaN", None, None)
+        if math.isnan(element_error):  # 0 / 0: reference and output are both all zero there
+            element_error = float(relative.nan_to_num_(nan=0.0, posinf=math.inf).max())
+        reason = ""
+        if element_error > tolerance.element:
+            where = _unravel(int(relative.argmax()), tuple(output.shape))
+            reason = (
+                f"element error {element_error:.3g} at {self.name}[{_index(where)}]"
+                f" ({self._pair(output, where)}), allowed {tolerance.element:g}"
+            )
+        elif norm_error > tolerance.norm:
+            reason = f"norm error {norm_error:.3g} of {self.name}, allowed {tolerance.norm:g}"
+        verdict = Verdict.wrong_values if reason else Verdict.passed
+        return Judgement(verdict, reason, _finite(element_error), _finite(norm_error))
+
+    def _first_mismatch(self, output: torch.Tensor) -> tuple[int, ...] | None:
+        """The first place where non-finite values differ between output and reference."""
+        if not output.dtype.is_floating_point:
+            return None
+        expected = self.values.to(output.dtype)
+        same = (output == expected) | (torch.isfinite(output) & torch.isfinite(expected))
+        wrong = ~(same | (torch.isnan(output) & torch.isnan(expected)))
+        if not bool(wrong.any()):
+            return None
+        return _unravel(int(wrong.flatten().int().argmax()), tuple(output.shape))
+
+    def _pair(self, output: torch.Tensor, where: tuple[int, ...]) -> str:
+        return f"{float(output[where]):.6g}, expected {float(self.values[where]):.6g}"
 
 
 def _unwritten(output: torch.Tensor) -> int:
@@ -73,20 +99,6 @@ def _unwritten(output: torch.Tensor) -> int:
     if not output.dtype.is_floating_point:
         return 0  # all ones is the legal integer −1
     return int((output.view(BITS[output.element_size()]) == -1).sum())
-
-
-def _first_mismatch(output: torch.Tensor, reference: torch.Tensor) -> tuple[int, ...] | None:
-    """The first place where non-finite values differ between output and reference."""
-    if not output.dtype.is_floating_point:
-        return None
-    if bool(torch.isfinite(output).all()) and bool(torch.isfinite(reference).all()):
-        return None
-    expected = reference.to(output.dtype)
-    same = (output == expected) | (torch.isfinite(output) & torch.isfinite(expected))
-    wrong = ~(same | (torch.isnan(output) & torch.isnan(expected)))
-    if not bool(wrong.any()):
-        return None
-    return _unravel(int(wrong.flatten().int().argmax()), tuple(output.shape))
 
 
 def _unravel(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:

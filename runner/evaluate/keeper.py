@@ -86,18 +86,28 @@ class Watch:
         return self.deadline - time.monotonic()
 
 
+@dataclass(frozen=True)
+class Kind:
+    """What distinguishes zygotes. `device` is a GPU's UUID, or empty for the host."""
+
+    role: str
+    device: str = ""
+    interpreted: bool = False
+
+
 class Zygote:
     """One zygote process and the work folder its children may write to."""
 
-    def __init__(self, role: str, *, contained: bool, cuda: bool, extra: dict[str, str]) -> None:
+    def __init__(self, kind: Kind, extra: dict[str, str]) -> None:
+        self.kind = kind
         self.folder = WorkFolder()
         self.lock = threading.Lock()
         self.owner = os.getpid()
         self.control, theirs = Channel.pair()
-        argv = [sys.executable, "-P", "-m", "runner.evaluate.zygote", "--role", role]
+        argv = [sys.executable, "-P", "-m", "runner.evaluate.zygote", "--role", kind.role]
         argv += ["--control", str(theirs.fileno())]
-        if contained:
-            argv = sandbox.command(argv, self.folder.path, cuda=cuda)
+        if kind.role == "candidate":
+            argv = sandbox.command(argv, self.folder.path, cuda=bool(kind.device))
         environment = sandbox.environment(self.folder.path, extra)
         self.process = _start(argv, environment, self.folder.path, theirs)
         self._await_ready()
@@ -128,12 +138,10 @@ class Zygote:
         """A fresh child; the caller holds `lock` until it has called `Child.end`."""
         channel, theirs = Channel.pair()
         reading, writing = os.pipe()
-        request: Message = {
-            "folder": str(folder),
-            "environment": {"TMPDIR": str(folder), "HOME": str(folder)},
-            "limits": limits,
-        }
-        request["environment"]["TRITON_CACHE_DIR"] = str(folder / "triton")
+        environment = {"TMPDIR": str(folder), "HOME": str(folder)}
+        if self.kind.role == "candidate":
+            environment["TRITON_CACHE_DIR"] = str(folder / "triton")
+        request: Message = {"folder": str(folder), "environment": environment, "limits": limits}
         try:
             self.control.send(request, [theirs.fileno(), writing])
         except OSError as error:
@@ -324,15 +332,6 @@ def _start(
     return result
 
 
-@dataclass(frozen=True)
-class Kind:
-    """What distinguishes zygotes: the role, and for candidates how Triton is to run."""
-
-    role: str
-    cuda: bool = False
-    interpreted: bool = False
-
-
 _zygotes: dict[Kind, Zygote] = {}
 _registry = threading.Lock()
 
@@ -345,9 +344,7 @@ def borrowed(
     with _registry:
         zygote = _zygotes.get(kind)
         if zygote is None or not zygote.usable:
-            zygote = Zygote(
-                kind.role, contained=kind.role == "candidate", cuda=kind.cuda, extra=extra
-            )
+            zygote = Zygote(kind, extra)
             _zygotes[kind] = zygote
     while not zygote.lock.acquire(timeout=POLL_S):
         if cancel is not None and cancel.is_set():

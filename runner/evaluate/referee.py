@@ -10,7 +10,6 @@ import importlib.util
 import inspect
 import os
 import platform
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,10 +18,11 @@ import torch
 from kernels.catalog import Problem, Tolerance, load_problem
 from runner.evaluate import malloc
 from runner.evaluate.buffers import Layout, Mapped, Region
-from runner.evaluate.candidate import tensor
 from runner.evaluate.channel import Channel, Message
-from runner.evaluate.draws import draw
-from runner.evaluate.judge import BITS, Judgement, compare
+from runner.evaluate.clocks import Clock, clock_for
+from runner.evaluate.draws import INDEPENDENT, draw
+from runner.evaluate.judge import Judgement, Oracle
+from runner.evaluate.tensors import same_bits, shared_tensor
 from runner.results import Verdict
 from runner.wire import from_json
 
@@ -42,14 +42,15 @@ def serve(channel: Channel) -> None:
     torch.set_num_threads(start["threads"])
     problem = load_problem(start["problem"])
     module = load_reference(problem)
+    clock = clock_for(start["kind"])
     versions = {"torch": torch.__version__, "python": platform.python_version()}
-    channel.send({"baselines": baseline_names(module), "versions": versions})
+    channel.send({"baselines": baseline_names(module, start["kind"]), "versions": versions})
     case: OpenCase | None = None
     while (message := channel.receive()) is not None:
         if message["do"] == "open":
             if case is not None:
                 case.close()
-            case = OpenCase(problem, module, message, channel.take_descriptors())
+            case = OpenCase(problem, module, clock, message, channel.take_descriptors())
             channel.send({})
             continue
         assert case is not None
@@ -57,6 +58,7 @@ def serve(channel: Channel) -> None:
 
 
 def load_reference(problem: Problem) -> Any:
+    """The problem's `reference.py` as a module: ours, and trusted."""
     path = problem.reference_path
     specification = importlib.util.spec_from_file_location(f"reference_{problem.slug}", path)
     assert specification is not None
@@ -66,9 +68,10 @@ def load_reference(problem: Problem) -> Any:
     return module
 
 
-def baseline_names(module: Any) -> list[str]:
-    """The eager baselines: a compiled one needs a compiler at run time and is for CUDA devices."""
-    return [name for name in module.BASELINES if not name.startswith("torch.compile")]
+def baseline_names(module: Any, kind: str) -> list[str]:
+    """On the host the eager ones only: a compiled one would need seconds of C++ for each shape."""
+    names = list(module.BASELINES)
+    return names if kind == "cuda" else [n for n in names if not n.startswith("torch.compile")]
 
 
 class OpenCase:
@@ -79,50 +82,69 @@ class OpenCase:
     """
 
     def __init__(
-        self, problem: Problem, module: Any, message: Message, descriptors: list[int]
+        self,
+        problem: Problem,
+        module: Any,
+        clock: Clock,
+        message: Message,
+        descriptors: list[int],
     ) -> None:
         self.case = next(case for case in problem.cases if case.name == message["case"])
-        self.problem, self.module = problem, module
-        layout = from_json(Layout, message["layout"])
+        self.problem, self.module, self.clock = problem, module, clock
+        self.layout = from_json(Layout, message["layout"])
         shared, private = descriptors
-        self.shared, self.mine = Mapped(shared, layout), Mapped(private, layout)
+        self.shared = Mapped(shared, self.layout)
+        self.mine = Mapped(private, self.layout) if clock.device.type == "cpu" else None
         os.close(shared)
         os.close(private)
-        self.layout = layout
-        self.oracles: dict[int, tuple[torch.Tensor, ...]] = {}
+        self.generator = torch.Generator(clock.device)
+        self.generator.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
+        self.pristine: dict[int, list[torch.Tensor]] = {}
+        self.oracles: dict[int, tuple[Oracle, ...]] = {}
         self.kept: dict[int, list[torch.Tensor]] = {}
-        self._fill()
         self.calls: dict[tuple[str, int], Callable[[], Any]] = {}
+        for number in range(self.layout.sets):
+            self._fill(number)
 
-    def _fill(self) -> None:
-        generator = torch.Generator()
-        generator.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
-        arguments = {argument.name: argument for argument in self.problem.inputs}
-        for region in self.layout.regions:
-            if region.output:
+    def _fill(self, number: int) -> None:
+        """Draw the inputs of a set and share a copy; poison the outputs on both sides."""
+        self.pristine[number] = []
+        for region in self.inputs(number):
+            values = self._draw(region)
+            if self.mine is not None:
+                values = shared_tensor(self.mine, region).copy_(values)
+            self.pristine[number].append(values)
+            shared_tensor(self.shared, region).copy_(values)
+            self.shared.lay_canary(region)
+        self._poison(number)
+
+    def _draw(self, region: Region) -> torch.Tensor:
+        return draw(self._draw_name(region), region.shape, region.dtype, self.generator)
+
+    def _draw_name(self, region: Region) -> str:
+        argument = next(a for a in self.problem.inputs if a.name == region.name)
+        return self.case.draws.get(region.name, argument.draw)
+
+    def _poison(self, number: int) -> None:
+        for region in self.outputs(number):
+            self.shared.poison(region)
+            if self.mine is not None:
                 self.mine.poison(region)
-                self.shared.poison(region)
-            else:
-                argument = arguments[region.name]
-                name = self.case.draws.get(region.name, argument.draw)
-                values = draw(name, region.shape, region.dtype, generator)
-                tensor(self.mine, region).copy_(values)
-                tensor(self.shared, region).copy_(values)
-                self.shared.lay_canary(region)
 
     def answer(self, message: Message) -> Message:
-        command, number = message["do"], message["set"]
+        command = message["do"]
         if command == "poison":
-            for region in self.outputs(number):
-                self.shared.poison(region)
-                self.mine.poison(region)
+            for number in message["sets"]:
+                self._poison(number)
             return {}
+        if command == "roll":
+            return self.roll(message["sets"], message["shifts"])
         if command == "baseline":
-            return self.baseline(message["name"], number)
+            return self.baseline(message["name"], message["set"])
         if command == "inputs":
-            return self._tampering(number) or {"verdict": Verdict.passed}
+            return self._tampering(message["set"]) or {"verdict": Verdict.passed}
         if command == "judge":
-            return self.judge(number, keep=message.get("keep", False))
+            return self.judge(message["set"], keep=message.get("keep", False))
         raise ValueError(f"unknown command {command!r}")
 
     def outputs(self, number: int) -> list[Region]:
@@ -131,37 +153,60 @@ class OpenCase:
     def inputs(self, number: int) -> list[Region]:
         return [region for region in self.layout.of_set(number) if not region.output]
 
+    def roll(self, sets: list[int], shifts: list[int]) -> Message:
+        """Fresh values for a round of timed calls, at the price of a copy.
+
+        Rolling independent draws leaves their distribution; other draws are drawn again. On a GPU
+        the candidate's process rolls its device copies by the same shifts.
+        """
+        on_host = self.mine is not None
+        for number in sets:
+            self.oracles.pop(number, None)
+            for region, value, shift in zip(
+                self.inputs(number), self.pristine[number], shifts, strict=True
+            ):
+                if on_host and self._draw_name(region) not in INDEPENDENT:
+                    value.copy_(self._draw(region))
+                else:
+                    value.copy_(value.flatten().roll(shift).view_as(value))
+                if on_host:
+                    shared_tensor(self.shared, region).copy_(value)
+            self._poison(number)
+        return {}
+
     def baseline(self, name: str, number: int) -> Message:
-        """One timed call of a named baseline, the clock directly around it."""
-        call = self.calls.get((name, number)) or self._bind(name, number)
-        self.calls[(name, number)] = call
-        started = time.perf_counter_ns()
-        result = call()
-        ended = time.perf_counter_ns()
-        del result
-        return {"ns": ended - started}
+        """One timed call of a named baseline. One that cannot run here says why."""
+        call = self.calls.get((name, number))
+        if call is None:
+            call = self.calls[(name, number)] = self._bind(name, number)
+        try:
+            elapsed_ns, _ = self.clock.measure(call)
+        except Exception as error:
+            return {"failed": f"{type(error).__name__}: {error}"[:2000]}
+        return {"ns": elapsed_ns}
 
     def _bind(self, name: str, number: int) -> Callable[[], Any]:
         """A baseline with an `out` parameter writes to given buffers, as a C++ candidate does."""
         function = self.module.BASELINES[name]
-        inputs = [tensor(self.mine, region) for region in self.inputs(number)]
-        outputs = tuple(tensor(self.mine, region) for region in self.outputs(number))
-        if accepts_out(function):
-            out = outputs[0] if len(outputs) == 1 else outputs
-            return lambda: function(*inputs, out=out)
-        return lambda: function(*inputs)
+        inputs = self.pristine[number]
+        if self.mine is None or not accepts_out(function):
+            return lambda: function(*inputs)
+        outputs = tuple(shared_tensor(self.mine, region) for region in self.outputs(number))
+        out = outputs[0] if len(outputs) == 1 else outputs
+        return lambda: function(*inputs, out=out)
 
     def judge(self, number: int, *, keep: bool) -> Message:
         """Judge the shared outputs of a set. They are copied first: they may still change."""
         if evidence := self._tampering(number):
             return evidence
-        outputs = [tensor(self.shared, region).clone() for region in self.outputs(number)]
+        outputs = [
+            shared_tensor(self.shared, region).to(self.clock.device, copy=True)
+            for region in self.outputs(number)
+        ]
         tolerance = self.problem.tolerances[self.case.dtype]
         judgements = [
-            compare(region.name, output, reference, tolerance)
-            for region, output, reference in zip(
-                self.outputs(number), outputs, self.oracle(number), strict=True
-            )
+            oracle.judge(output, tolerance)
+            for oracle, output in zip(self.oracle(number), outputs, strict=True)
         ]
         reply = summary(judgements)
         if keep and reply["verdict"] == Verdict.passed:
@@ -174,9 +219,11 @@ class OpenCase:
             self.kept[number] = outputs
             return {}
         for region, first, second in zip(
-            self.outputs(number), self.kept[number], outputs, strict=True
+            self.outputs(number), self.kept.pop(number), outputs, strict=True
         ):
-            repeated = compare(region.name, second, first.double(), tolerance)
+            if same_bits(first, second):
+                continue
+            repeated = Oracle(region.name, first.double()).judge(second, tolerance)
             if repeated.verdict is not Verdict.passed:
                 reason = f"two runs on the same input differ: {repeated.reason}"
                 return {"verdict": Verdict.flaky, "reason": reason}
@@ -188,28 +235,36 @@ class OpenCase:
             if damage is not None:
                 reason = f"wrote outside {region.name}: {damage} bytes past its end"
                 return failure(Verdict.crashed, reason)
-        for region in self.inputs(number):
-            mine, shared = tensor(self.mine, region), tensor(self.shared, region)
-            if not same_bits(mine, shared):
+        for region, pristine in zip(self.inputs(number), self.pristine[number], strict=True):
+            shared = shared_tensor(self.shared, region).to(self.clock.device)
+            if not same_bits(pristine, shared):
                 return failure(Verdict.mutated_input, f"input {region.name} was changed")
         return None
 
-    def oracle(self, number: int) -> tuple[torch.Tensor, ...]:
+    def oracle(self, number: int) -> tuple[Oracle, ...]:
+        """The truth for a set, computed once, in float64 from the referee's own inputs."""
         if number not in self.oracles:
-            inputs = [tensor(self.mine, region) for region in self.inputs(number)]
+            inputs = self.pristine[number]
             doubles = [value.double() if value.is_floating_point() else value for value in inputs]
             result = self.module.reference(*doubles)
-            self.oracles[number] = result if isinstance(result, tuple) else (result,)
+            values = result if isinstance(result, tuple) else (result,)
+            self.oracles[number] = tuple(
+                Oracle(region.name, value)
+                for region, value in zip(self.outputs(number), values, strict=True)
+            )
         return self.oracles[number]
 
     def close(self) -> None:
         self.calls.clear()
+        self.pristine.clear()
+        self.oracles.clear()
         self.shared.close()
-        self.mine.close()
+        if self.mine is not None:
+            self.mine.close()
 
 
 def summary(judgements: list[Judgement]) -> Message:
-    """The worst output speaks for the case."""
+    """The first output that fails speaks for the case; errors are the worst of all."""
     failed = [judgement for judgement in judgements if judgement.verdict is not Verdict.passed]
     chosen = failed[0] if failed else judgements[0]
     return {
@@ -227,12 +282,6 @@ def failure(verdict: Verdict, reason: str) -> Message:
 def largest(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return max(known) if known else None
-
-
-def same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Bitwise equality: NaN equals NaN, and −0 differs from 0."""
-    kind = BITS[first.element_size()]
-    return torch.equal(first.view(kind), second.view(kind))
 
 
 def accepts_out(function: Callable[..., Any]) -> bool:

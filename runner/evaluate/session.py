@@ -10,6 +10,7 @@ import math
 import os
 import random
 import signal
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -26,28 +27,52 @@ CHECKED_SETS = 2
 WARM_UP_CALLS = 3
 MINIMUM_PAIRS = 10
 VERIFIED_PAIRS = 2
-POOL_BYTES = 128 << 20  # a pool of sets larger than the private caches of most machines
-POOL_SETS = (3, 8)
-CLOCK_SLACK_NS = 150_000
+POOL_BYTES = 64 << 20  # a pool of sets larger than the private caches of most machines
+POOL_SETS = (3, 5)
+SHIFT_LIMIT = 1 << 40
+REFEREE_S = 300.0  # for one answer of ours; beyond it the harness is at fault, not the kernel
+CLOCK_SLACK_US = 150.0
 CLOCK_SLACK_RATIO = 0.1
+TORCH_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "int64": "int64"}
 
 
 class CaseFailed(Exception):
     """The candidate's fault on the case at hand; `fatal` when its process is gone for good."""
 
-    def __init__(self, verdict: Verdict, reason: str, *, fatal: bool = False) -> None:
+    def __init__(
+        self,
+        verdict: Verdict,
+        reason: str,
+        *,
+        fatal: bool = False,
+        errors: Message | None = None,
+    ) -> None:
         super().__init__(reason)
-        self.verdict, self.reason, self.fatal = verdict, reason, fatal
+        self.verdict, self.reason, self.fatal, self.errors = verdict, reason, fatal, errors
+
+
+class FatalCase(Exception):
+    """The case that ended the candidate's process; no other case can run after it."""
+
+    def __init__(self, result: CaseResult) -> None:
+        super().__init__(result.reason)
+        self.result = result
+
+
+class RefereeTooSlow(RuntimeError):
+    """Our own process did not answer within REFEREE_S."""
 
 
 @dataclass
 class Evidence:
     """What was really done, for the integrity checks."""
 
-    judged_sets: int = 0
+    judged: int = 0
     repeats: int = 0
     timed_verified: int = 0
     clock_excess_us: list[float] = field(default_factory=list)
+    interpreted: list[str] = field(default_factory=list)
+    refused_baselines: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -61,16 +86,19 @@ class PairTimes:
 
 
 class Session:
+    """`kind` is the device's; `watch` bounds the candidate's time, not the referee's."""
+
     def __init__(
         self,
         problem: Problem,
+        kind: str,
         referee: Child,
         candidate: Child,
         watch: Watch,
         progress: Callable[[str], None],
     ) -> None:
-        self.problem, self.referee, self.candidate = problem, referee, candidate
-        self.watch, self.progress = watch, progress
+        self.problem, self.kind, self.progress = problem, kind, progress
+        self.referee, self.candidate, self.watch = referee, candidate, watch
         self.evidence = Evidence()
         self.baselines: list[str] = []
         self.versions: dict[str, str] = {}
@@ -78,29 +106,31 @@ class Session:
 
     def start(self, language: str, artifact: str, cases: Sequence[Case]) -> None:
         """Start both processes' work; the candidate's code is loaded. Raises CaseFailed."""
-        threads = cpu_count()
-        hello = self._referee({"problem": self.problem.slug, "threads": threads})
+        common = {"threads": cpu_count(), "kind": self.kind}
+        hello = self._referee({"problem": self.problem.slug, **common})
         self.baselines, self.versions = hello["baselines"], hello["versions"]
         dtypes = dict.fromkeys(case.dtype for case in cases)
         symbols = {
             self.problem.cpp_symbol(dtype): self.problem.cpp_prototype(dtype) for dtype in dtypes
         }
-        message = {
-            "language": language,
-            "artifact": artifact,
-            "symbols": symbols,
-            "threads": threads,
-        }
+        self.progress("loading")
+        message = {"language": language, "artifact": artifact, "symbols": symbols, **common}
         self._candidate(message, "while loading")
 
     def examine(self, case: Case, pairs: int | None) -> CaseResult:
-        """Check a case; if it passes and `pairs` is given, time it."""
+        """Check a case; if it passes and `pairs` is given, time it. Raises FatalCase."""
+        if case.scored and self.evidence.interpreted:
+            return self._result(case, Verdict.unmeasured, self._interpreted_reason())
         try:
             layout = self._open(case, pairs is not None)
             errors = self._check(case)
-            timing = self._time(case, layout, pairs) if pairs is not None else None
+            timing = None
+            if case.scored and self.evidence.interpreted:
+                raise CaseFailed(Verdict.unmeasured, self._interpreted_reason(), errors=errors)
+            if pairs is not None:
+                timing = self._time(case, layout, pairs)
         except CaseFailed as failed:
-            result = self._result(case, failed.verdict, failed.reason)
+            result = self._result(case, failed.verdict, failed.reason, failed.errors)
             if failed.fatal:
                 raise FatalCase(result) from failed
             return result
@@ -127,6 +157,10 @@ class Session:
             timing=timing,
         )
 
+    def _interpreted_reason(self) -> str:
+        cases = ", ".join(self.evidence.interpreted)
+        return f"Triton kernels need a GPU to be timed; checked in Triton's interpreter on {cases}"
+
     def _open(self, case: Case, timed: bool) -> Layout:
         """Fresh shared memory and fresh inputs for a case, mapped on both sides."""
         sets = CHECKED_SETS
@@ -144,7 +178,7 @@ class Session:
         }
         try:
             self._referee(message, [shared, private])
-            self._candidate(message, f"while opening {case.name}", [shared])
+            self._candidate(message, self._named(case, "while opening"), [shared])
         finally:
             os.close(shared)
             os.close(private)
@@ -153,9 +187,11 @@ class Session:
     def _check(self, case: Case) -> Message:
         """Two fresh inputs, and the first of them twice. Returns the worst errors seen."""
         self.progress(f"checking {case.name}")
-        replies = [self._run_and_judge(case, number) for number in range(CHECKED_SETS)]
-        replies.append(self._run_and_judge(case, 0))
-        self.evidence.repeats += 1
+        replies = [self._run_and_judge(case, 0)]
+        if not self.evidence.interpreted:
+            replies += [self._run_and_judge(case, number) for number in range(1, CHECKED_SETS)]
+            replies.append(self._run_and_judge(case, 0))
+            self.evidence.repeats += 1
         names = ("max_rel_error", "norm_error")
         return {
             name: max((reply[name] for reply in replies if reply[name] is not None), default=None)
@@ -163,62 +199,78 @@ class Session:
         }
 
     def _run_and_judge(self, case: Case, number: int) -> Message:
-        self._referee({"do": "poison", "set": number})
-        self._candidate({"do": "run", "set": number}, f"on {case.name}")
+        self._referee({"do": "poison", "sets": [number]})
+        message = {"do": "run", "set": number, "dirty": True}
+        ran = self._candidate(message, self._named(case, "while checking")).message
+        if ran.get("launches") and case.name not in self.evidence.interpreted:
+            self.evidence.interpreted.append(case.name)
         return self._judge(case, number, keep=number == 0)
 
     def _judge(self, case: Case, number: int, *, keep: bool) -> Message:
-        published = self._candidate({"do": "publish", "set": number}, f"on {case.name}").message
+        message = {"do": "publish", "set": number}
+        published = self._candidate(message, self._named(case, "while checking")).message
         self._require_shapes(case, published.get("returned"))
         reply = self._referee({"do": "judge", "set": number, "keep": keep})
-        self.evidence.judged_sets += 1
-        if reply["verdict"] != Verdict.passed:
-            raise CaseFailed(Verdict(reply["verdict"]), self._named(case, reply["reason"]))
+        self.evidence.judged += 1
+        self._require_passed(case, reply)
         return reply
+
+    def _require_passed(self, case: Case, reply: Message) -> None:
+        if reply["verdict"] != Verdict.passed:
+            reason = self._named(case, reply["reason"])
+            errors = reply if "norm_error" in reply else None
+            raise CaseFailed(Verdict(reply["verdict"]), reason, errors=errors)
 
     def _require_shapes(self, case: Case, returned: object) -> None:
         """What a Python candidate returned must have exactly the contract's types and shapes."""
-        if returned is None:
-            return
+        device = "cpu" if self.kind == "host" else "cuda:0"
         expected = [
-            ["Tensor", TORCH_DTYPES[case.dtype_of(a)], "cpu", list(case.shape(a))]
+            ["Tensor", TORCH_DTYPES[case.dtype_of(a)], device, list(case.shape(a))]
             for a in self.problem.outputs
         ]
-        if returned == expected:
+        if returned is None or returned == expected:
             return
         if not isinstance(returned, list) or len(returned) != len(expected):
             count = len(returned) if isinstance(returned, list) else 0
             reason = f"run returned {count} values, expected {len(expected)}"
             raise CaseFailed(Verdict.wrong_shape, self._named(case, reason))
         for argument, want, got in zip(self.problem.outputs, expected, returned, strict=True):
-            if want[3] != got[3] and got[0] == "Tensor":
+            if want[0] == got[0] and want[3] != got[3]:
                 reason = f"{argument.name} has shape {got[3]}, expected {want[3]}"
                 raise CaseFailed(Verdict.wrong_shape, self._named(case, reason))
             if want != got:
                 have = f"{got[0]} {got[1]} {got[2]}".strip()
-                reason = f"{argument.name} is a {have}, expected {want[0]} {want[1]} on {want[2]}"
+                reason = f"{argument.name} is {have}, expected {want[0]} {want[1]} {want[2]}"
                 raise CaseFailed(Verdict.wrong_dtype, self._named(case, reason))
 
     def _time(self, case: Case, layout: Layout, pairs: int) -> Timing:
+        """Rounds over the pool of sets; each round has fresh values and poisoned outputs."""
         self.progress(f"timing {case.name}")
         baseline = self._fastest_baseline(layout)
-        times = PairTimes()
-        pairs = self._affordable(case, max(pairs, MINIMUM_PAIRS), baseline)
-        verified = set(self.random.sample(range(pairs), VERIFIED_PAIRS))
-        first = self.random.randrange(layout.sets)
+        times, sets = PairTimes(), list(range(layout.sets))
+        pairs = self._affordable(case, max(pairs, MINIMUM_PAIRS))
+        later = range(min(layout.sets, pairs - VERIFIED_PAIRS), pairs)
+        verified = set(self.random.sample(later, VERIFIED_PAIRS))
         for pair in range(pairs):
-            number = (first + pair) % layout.sets
-            self._referee({"do": "poison", "set": number})
+            number = pair % layout.sets
+            if number == 0:
+                self._renew(sets)
             self._pair(case, baseline, number, times)
             if pair in verified:
                 self._judge(case, number, keep=False)
                 self.evidence.timed_verified += 1
-        for number in range(layout.sets):
-            reply = self._referee({"do": "inputs", "set": number})
-            if reply["verdict"] != Verdict.passed:
-                raise CaseFailed(Verdict(reply["verdict"]), self._named(case, reply["reason"]))
+        for number in sets:
+            self._candidate({"do": "publish", "set": number}, self._named(case, "after timing"))
+            self._require_passed(case, self._referee({"do": "inputs", "set": number}))
         self._require_clocks(case, times)
         return statistics.timing(baseline, times.baseline_us, times.candidate_us)
+
+    def _renew(self, sets: list[int]) -> None:
+        """New input values in every set. A remembered answer is then a wrong one."""
+        shifts = [self.random.randrange(1, SHIFT_LIMIT) for _ in self.problem.inputs]
+        self._referee({"do": "roll", "sets": sets, "shifts": shifts})
+        if self.kind == "cuda":
+            self._candidate({"do": "roll", "sets": sets, "shifts": shifts}, "between timed calls")
 
     def _pair(self, case: Case, baseline: str, number: int, times: PairTimes) -> None:
         """One call of each, in random order: a fixed order is biased."""
@@ -226,30 +278,40 @@ class Session:
         self.random.shuffle(sides)
         for side in sides:
             if side == "baseline":
-                message = {"do": "baseline", "set": number, "name": baseline}
-                reply = self.referee.ask(message, self.watch)
+                reply = self._baseline(baseline, number)
                 own, outside = times.baseline_us, times.baseline_outside_us
             else:
-                reply = self._candidate({"do": "run", "set": number}, f"timing {case.name}")
+                message = {"do": "run", "set": number}
+                reply = self._candidate(message, self._named(case, "while timing"))
                 own, outside = times.candidate_us, times.candidate_outside_us
             own.append(_nanoseconds(reply.message) / 1000)
             outside.append(reply.elapsed_ns / 1000)
+
+    def _baseline(self, name: str, number: int) -> Reply:
+        reply = self.referee.ask({"do": "baseline", "set": number, "name": name}, self._patience())
+        self.watch.deadline += reply.elapsed_ns / 1e9
+        return reply
 
     def _fastest_baseline(self, layout: Layout) -> str:
         """Warm every baseline up and take the fastest: the strongest opponent, by name."""
         best: dict[str, float] = {}
         for name in self.baselines:
             for call in range(WARM_UP_CALLS):
-                message = {"do": "baseline", "set": call % layout.sets, "name": name}
-                reply = self._referee(message)
+                reply = self._baseline(name, call % layout.sets).message
+                if failed := reply.get("failed"):
+                    self.evidence.refused_baselines[name] = str(failed)
+                    break
                 best[name] = min(best.get(name, math.inf), reply["ns"])
+        if not best:
+            raise RuntimeError(f"no baseline runs: {self.evidence.refused_baselines}")
         return min(best, key=best.__getitem__)
 
-    def _affordable(self, case: Case, pairs: int, baseline: str) -> int:
+    def _affordable(self, case: Case, pairs: int) -> int:
         """Warm the candidate up; fewer pairs where the deadline allows no more, at least ten."""
         slowest = 1e-6
-        for _ in range(WARM_UP_CALLS - 1):
-            reply = self._candidate({"do": "run", "set": 0}, f"timing {case.name}")
+        for _ in range(WARM_UP_CALLS):
+            message = {"do": "run", "set": 0}
+            reply = self._candidate(message, self._named(case, "while warming up"))
             slowest = max(slowest, reply.elapsed_ns / 1e9)
         return max(MINIMUM_PAIRS, min(pairs, int(self.watch.left() / 2 / slowest)))
 
@@ -263,57 +325,61 @@ class Session:
         outside = _median(times.candidate_outside_us)
         hidden = _median(_differences(times.candidate_outside_us, times.candidate_us)) - overhead
         self.evidence.clock_excess_us.append(hidden)
-        if hidden > CLOCK_SLACK_NS / 1000 + CLOCK_SLACK_RATIO * outside:
+        if hidden > CLOCK_SLACK_US + CLOCK_SLACK_RATIO * outside:
             reason = f"its own clock hides {hidden:.0f} µs of {outside:.0f} µs seen from outside"
             raise CaseFailed(Verdict.timing_disputed, self._named(case, reason))
 
     def _named(self, case: Case, reason: str) -> str:
         return f"{self.problem.slug} {case.name}: {reason}"
 
+    def _patience(self) -> Watch:
+        return Watch(time.monotonic() + REFEREE_S, self.watch.cancel)
+
     def _referee(self, message: Message, descriptors: Sequence[int] = ()) -> Message:
-        return self.referee.ask(message, self.watch, descriptors).message
+        """Ask our own process. Its time is not charged to the candidate's deadline."""
+        try:
+            reply = self.referee.ask(message, self._patience(), descriptors)
+        except DeadlinePassed:
+            raise RefereeTooSlow(f"no answer to {message.get('do')} in {REFEREE_S:g} s") from None
+        except ChildEnded as ended:
+            output = self.referee.drain.text.strip()[-2000:]
+            raise RuntimeError(f"the referee was {ended}: {output}") from None
+        self.watch.deadline += reply.elapsed_ns / 1e9
+        return reply.message
 
     def _candidate(self, message: Message, occasion: str, descriptors: Sequence[int] = ()) -> Reply:
-        """Ask the candidate; everything that goes wrong there is its fault and fatal."""
+        """Ask the candidate; everything that goes wrong there is its fault."""
         try:
             reply = self.candidate.ask(message, self.watch, descriptors)
         except ChildEnded as ended:
-            raise CaseFailed(
-                _ending_verdict(ended.status), f"{ended} {occasion}", fatal=True
-            ) from None
+            verdict = _ending_verdict(ended.status)
+            raise CaseFailed(verdict, f"{occasion}: {ended}", fatal=True) from None
         except DeadlinePassed:
-            raise CaseFailed(Verdict.timeout, f"no answer in time {occasion}", fatal=True) from None
+            reason = f"{occasion}: the deadline passed without an answer"
+            raise CaseFailed(Verdict.timeout, reason, fatal=True) from None
         except BadMessage as error:
-            reason = f"its result channel carried {error}, {occasion}"
+            reason = f"{occasion}: its result channel carried {error}"
             raise CaseFailed(Verdict.tampered, reason, fatal=True) from None
         if failed := reply.message.get("failed"):
             raise _reported(str(failed), reply.message, occasion)
         return reply
 
 
-class FatalCase(Exception):
-    """The case that ended the candidate's process; no other case can run after it."""
-
-    def __init__(self, result: CaseResult) -> None:
-        super().__init__(result.reason)
-        self.result = result
-
-
-TORCH_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "int64": "int64"}
-
-
 def _reported(kind: str, message: Message, occasion: str) -> CaseFailed:
-    """What the candidate's process said about itself."""
+    """What the candidate's process said about itself. After an exception its state is unknown."""
     text = str(message.get("text", ""))
     if kind == "missing_symbol":
         return CaseFailed(Verdict.compile_error, text, fatal=True)
+    if kind == "too_large":
+        return CaseFailed(Verdict.unmeasured, f"{occasion}: {text}")
     if kind == "memory":
-        return CaseFailed(Verdict.out_of_memory, f"{text} {occasion}", fatal=True)
+        return CaseFailed(Verdict.out_of_memory, f"{occasion}: {text}", fatal=True)
     summary = str(message.get("summary", "exception"))
-    return CaseFailed(Verdict.crashed, f"{summary} {occasion}\n{text}", fatal=True)
+    return CaseFailed(Verdict.crashed, f"{occasion}: {summary}\n{text}", fatal=True)
 
 
 def _ending_verdict(status: int) -> Verdict:
+    """SIGKILL that we did not send is the kernel's out-of-memory killer; SIGXCPU our CPU limit."""
     if status == -signal.SIGXCPU:
         return Verdict.timeout
     return Verdict.out_of_memory if status == -signal.SIGKILL else Verdict.crashed

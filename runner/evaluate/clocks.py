@@ -1,0 +1,83 @@
+"""How one call is timed on a device: the same code for baseline and candidate.
+
+Owns what lies inside the timed window, which is the call alone. Pairs, order and statistics are
+the session's business.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+_now_ns = time.perf_counter_ns  # bound here, before candidate code can replace it
+
+
+class Clock(Protocol):
+    device: torch.device
+
+    def measure(self, call: Callable[[], Any]) -> tuple[int, Any]:
+        """Nanoseconds of one call, and what it returned."""
+        ...
+
+    def settle(self) -> None:
+        """Wait until the device is idle."""
+        ...
+
+
+class HostClock:
+    """perf_counter_ns directly around the call."""
+
+    device = torch.device("cpu")
+
+    def measure(self, call: Callable[[], Any]) -> tuple[int, Any]:
+        started = _now_ns()
+        result = call()
+        ended = _now_ns()
+        return ended - started, result
+
+    def settle(self) -> None:
+        return None
+
+
+class CudaClock:
+    """CUDA events around the call, behind a flush of L2 and a short device-side wait.
+
+    The wait lets the host enqueue the call while the device is still busy, so that a kernel of
+    microseconds is not measured as the time Python takes to launch it. Flush and wait end before
+    the first event. The whole device is synchronised before the times are read, so work left on
+    another stream shows in the parent's clock.
+    """
+
+    FLUSH_BYTES = 256 << 20  # several times the L2 of every device so far
+    WAIT_CYCLES = 400_000  # about 200 µs
+
+    def __init__(self) -> None:
+        self.device = torch.device("cuda", 0)
+        cache = getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)
+        size = max(self.FLUSH_BYTES, 4 * cache)
+        self._flush = torch.empty(size // 4, dtype=torch.int32, device=self.device)
+        self._sleep = getattr(torch.cuda, "_sleep", None)
+
+    def measure(self, call: Callable[[], Any]) -> tuple[int, Any]:
+        start = torch.cuda.Event(enable_timing=True)
+        end = torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize()
+        self._flush.zero_()
+        if self._sleep is not None:
+            self._sleep(self.WAIT_CYCLES)
+        start.record()
+        result = call()
+        end.record()
+        torch.cuda.synchronize()
+        return round(start.elapsed_time(end) * 1e6), result
+
+    def settle(self) -> None:
+        torch.cuda.synchronize()
+
+
+def clock_for(kind: str) -> Clock:
+    """`kind` is `host` or `cuda`; the latter opens a context on the only visible device."""
+    return CudaClock() if kind == "cuda" else HostClock()

@@ -1,0 +1,36 @@
+"""Torch's view of shared memory. Owns the dtype names; draws, judges and times nothing."""
+
+from __future__ import annotations
+
+import torch
+
+from runner.evaluate.buffers import Mapped, Region
+
+DTYPES = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "int64": torch.int64,
+}
+BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def shared_tensor(mapped: Mapped, region: Region) -> torch.Tensor:
+    """The shared tensor itself, contiguous, no copy; dead after `mapped.close()`."""
+    dtype = DTYPES[region.dtype]
+    if region.nbytes == 0:
+        return torch.empty(region.shape, dtype=dtype)
+    return torch.frombuffer(mapped.view(region), dtype=dtype).view(region.shape)
+
+
+def same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Bitwise equality: NaN equals NaN, and −0 differs from 0."""
+    kind = BITS[first.element_size()]
+    return torch.equal(first.view(kind), second.view(kind))
+
+
+def poisoned(shape: tuple[int, ...], dtype: str, device: torch.device) -> torch.Tensor:
+    """A tensor of all ones bits, the pattern of `buffers.POISON`."""
+    kind = BITS[DTYPES[dtype].itemsize]
+    fill = 0xFF if kind is torch.uint8 else -1
+    return torch.full(shape, fill, dtype=kind, device=device).view(DTYPES[dtype])
