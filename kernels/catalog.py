@@ -29,8 +29,8 @@ DRAWS = {
     "uniformly from 0…N−1 and end from start+1…N for each row; in rows of flat index 3 mod 4 each "
     "position inside, except start itself, is −inf too with probability ½",
 }
-"""What inputs may look like: name → meaning. Values are drawn in fp32 or better, then rounded once to
-the argument's dtype; the reference sees the rounded values."""
+"""What inputs may look like: name → meaning. Values are drawn in fp32 or better, then rounded once
+to the argument's dtype; the reference sees the rounded values."""
 LANGUAGES = ("cpp", "triton", "cuda")
 SET_PREFIX = {"host": "host", "cuda": "gpu"}  # device kind → how the names of its case sets begin
 _OPERATORS = {
