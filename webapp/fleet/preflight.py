@@ -41,7 +41,7 @@ def check_address(host: str, port: int) -> None:
 
 def check_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it holds sessions and keys
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:

@@ -39,8 +39,11 @@ SHUT_DOWN = "worker shut down; resumes when one is back"
 TRACEBACK_CHARACTERS = 8_000
 
 
-def drive_run(pk: int, shutdown: threading.Event, holder: str) -> None:
-    """Drive a run until it is over or must be let go; nothing happens if it is not to be had."""
+def drive_run(pk: int, shutdown: threading.Event, holder: str, *, away_s: float = AWAY_S) -> None:
+    """Drive a run until it is over or must be let go; nothing happens if it is not to be had.
+
+    A run whose device has no live worker for `away_s` is let go too.
+    """
     device = Run.objects.values_list("device", flat=True).filter(pk=pk).first()
     if device is None or not Device.objects.live().filter(name=device).exists():
         return  # the reconciler says so on the row, and hints again when a worker is back
@@ -50,14 +53,15 @@ def drive_run(pk: int, shutdown: threading.Event, holder: str) -> None:
     run = Run.objects.get(pk=pk)
     lease = Lease(Run.objects.all(), pk, token)
     with Keeper(lease) as keeper:
-        _drive(run, lease, DatabaseControl(pk, shutdown, keeper.lost))
+        control = DatabaseControl(pk, shutdown, keeper.lost)
+        _drive(run, lease, control, JobEvaluator(run, control, away_s))
 
 
-def _drive(run: Run, lease: Lease, control: DatabaseControl) -> None:
+def _drive(run: Run, lease: Lease, control: DatabaseControl, evaluator: JobEvaluator) -> None:
     log = DatabaseLog(run, lease.token)
     try:
         _refuse_endless_restarts(run)
-        drive(run.spec, log, JobEvaluator(run, control), control)
+        drive(run.spec, log, evaluator, control)
     except LeaseLost as error:
         logger.warning("run %s is driven elsewhere now: %s", run.pk, error)
     except Interrupted as error:
@@ -137,9 +141,10 @@ class JobEvaluator:
     way or done already, and each candidate is evaluated once.
     """
 
-    def __init__(self, run: Run, control: DatabaseControl) -> None:
+    def __init__(self, run: Run, control: DatabaseControl, away_s: float) -> None:
         self.run = run
         self.control = control
+        self.away_s = away_s
 
     def evaluate(self, number: int, spec: EvaluationSpec) -> Evaluation:
         job = self._adopt(number, spec)
@@ -176,7 +181,7 @@ class JobEvaluator:
         now = time.monotonic()
         if Device.objects.live().filter(name=device).exists():
             return now
-        if now - served > AWAY_S:
+        if now - served > self.away_s:
             raise Interrupted(Device.unserved(device))
         return served
 
