@@ -288,7 +288,8 @@ def _read_contents(bundle: zipfile.ZipFile) -> tuple[Manifest, tuple[Event, ...]
 def _read_events(bundle: zipfile.ZipFile, fold: _Fold) -> Iterator[Event]:
     for number, line in enumerate(_lines(bundle), start=1):
         place = f"{EVENTS} line {number}"
-        expect(line.endswith(b"\n"), place, f"is cut off or over {MAX_EVENT_BYTES} bytes.")
+        whole = line.endswith(b"\n") and len(line) <= MAX_EVENT_BYTES + 1
+        expect(whole, place, f"is cut off or over {MAX_EVENT_BYTES} bytes.")
         value = _parse(place, line[:-1])
         try:
             event = from_json(Event, value, "event")

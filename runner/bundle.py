@@ -27,12 +27,9 @@ ARTIFACT_NAME = re.compile(r"artifacts/[0-9a-f]{64}\Z")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold
 _ATTRIBUTES = (stat.S_IFREG | 0o644) << 16
 _UNIX = 3
-_CENTRAL_HEADER, _ZIP64_LOCATOR = 46, 20
+_ZIP64_LOCATOR = 20
 _LONGEST_NAME = len(ARTIFACTS) + 64
-_FIXED = (
-    *("create_system", "create_version", "extract_version", "flag_bits", "date_time"),
-    *("internal_attr", "external_attr", "extra", "comment", "volume"),
-)
+_CENTRAL = struct.Struct("<4s4B4HL2L5H2L")
 _END = struct.Struct("<4s4H2LH")
 _END_ZIP64 = b"PK\x06\x07"
 EXPORT_AGAIN = "Export the run again, or copy the file again."
@@ -82,7 +79,7 @@ def _check_end(file: IO[bytes]) -> int:
     expect(total <= MAX_ENTRIES, "archive", f"holds more than {MAX_ENTRIES} entries.", _LARGE)
     plain = disks == [0, 0] and here == total and comment == 0 and tail[:4] != _END_ZIP64
     expect(plain and offset + length + _END.size == size, "archive", _FOREIGN)
-    expect(length <= total * (_CENTRAL_HEADER + _LONGEST_NAME), "archive", _FOREIGN)
+    expect(length <= total * (_CENTRAL.size + _LONGEST_NAME), "archive", _FOREIGN)
     return int(offset)
 
 
@@ -113,17 +110,33 @@ def _check_layout(file: IO[bytes], entries: list[zipfile.ZipInfo], directory_at:
     names = [info.orig_filename for info in entries]
     in_order = [MANIFEST, EVENTS, *sorted(names[2:])]
     expect(names == in_order, "archive", "its entries are not in order.")
-    offset = 0
+    offset, record_at = 0, directory_at
     for info in entries:
         ours = new_entry(info.orig_filename)
         ours.CRC, ours.file_size, ours.compress_size = info.CRC, info.file_size, info.file_size
         header = ours.FileHeader(zip64=False)
-        file.seek(offset)
-        same = info.header_offset == offset and file.read(len(header)) == header
-        same = same and all(getattr(info, name) == getattr(ours, name) for name in _FIXED)
+        record = _central_record(ours, offset)
+        same = _read_at(file, offset, len(header)) == header
+        same = same and _read_at(file, record_at, len(record)) == record
         expect(same, f"entry {info.orig_filename!r}", _FOREIGN)
         offset += len(header) + info.file_size
-    expect(offset == directory_at, "archive", _FOREIGN)
+        record_at += len(record)
+    end_at = file.seek(0, os.SEEK_END) - _END.size
+    expect(offset == directory_at and record_at == end_at, "archive", _FOREIGN)
+
+
+def _central_record(info: zipfile.ZipInfo, offset: int) -> bytes:
+    """The directory record that zipfile writes for an entry of ours."""
+    name = info.filename.encode("ascii")
+    version, date, sizes = info.extract_version, 1 << 5 | 1, (info.file_size, info.file_size)
+    fixed = (b"PK\x01\x02", version, _UNIX, version, 0, 0, zipfile.ZIP_STORED, 0, date)
+    place = (len(name), 0, 0, 0, 0, _ATTRIBUTES, offset)
+    return _CENTRAL.pack(*fixed, info.CRC, *sizes, *place) + name
+
+
+def _read_at(file: IO[bytes], offset: int, size: int) -> bytes:
+    file.seek(offset)
+    return file.read(size)
 
 
 def new_entry(name: str) -> zipfile.ZipInfo:

@@ -106,7 +106,8 @@ def test_wall_clock_used_before_an_interruption_counts_after_it() -> None:
     drive(spec, log, FakeEvaluator(by_first_line), Requests(), clock=Seconds(10), agent=agent)
     budgets = [e.decoded.wall_clock_s for e in log.events if e.type is EventType.budget]
     assert budgets == [30.0, 60.0, 90.0]
-    assert last_reason(log).startswith("finished: wall clock of 1 min 40 s used after 3 evaluations")
+    ended = "finished: wall clock of 1 min 40 s used after 3 evaluations"
+    assert last_reason(log).startswith(ended)
 
 
 def test_a_stop_request_is_logged_and_ends_the_run_by_name() -> None:
