@@ -278,12 +278,11 @@ def _integrity(session: Session, ending: Ending) -> tuple[IntegrityCheck, ...]:
     """Only what was really done, each with its evidence."""
     evidence, checks = session.evidence, []
     if evidence.judged:
-        sets = f"{evidence.judged} outputs judged"
+        judged = f"{evidence.judged} outputs judged; the seed never left the referee"
+        poison = "NaN before each check and each timed round"
         checks += [
-            IntegrityCheck(
-                "fresh_inputs", True, f"{sets}, seed from the kernel, kept by the referee"
-            ),
-            IntegrityCheck("outputs_poisoned", True, "NaN before every call, canary behind each"),
+            IntegrityCheck("fresh_inputs", True, judged),
+            IntegrityCheck("outputs_poisoned", True, poison),
         ]
     if evidence.repeats:
         checks.append(IntegrityCheck("repeat_agrees", True, f"{evidence.repeats} cases run twice"))
