@@ -55,6 +55,10 @@ class Tick:
     value: float
     y: float
 
+    @property
+    def label(self) -> str:
+        return f"{self.value:g}×"
+
 
 @dataclass(frozen=True)
 class Chart:
@@ -68,6 +72,25 @@ class Chart:
     left: int = LEFT
     right_edge: int = WIDTH - RIGHT
     failed_y: int = FAILED_Y
+
+    @property
+    def passed(self) -> int:
+        return self._count("dot")
+
+    @property
+    def failed(self) -> int:
+        return self._count("cross")
+
+    @property
+    def suspect(self) -> int:
+        return self._count("flag")
+
+    @property
+    def unmeasured(self) -> int:
+        return self._count("ring")
+
+    def _count(self, shape: str) -> int:
+        return sum(point.shape == shape for point in self.points)
 
 
 def chart(candidates: Sequence[Judged], goal: float | None = None) -> Chart:

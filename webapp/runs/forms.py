@@ -47,7 +47,7 @@ class LaunchForm(forms.Form):
     problem = forms.ChoiceField()
     device = forms.ChoiceField()
     case_set = forms.ChoiceField(label="Case set")
-    agent = forms.ChoiceField(choices=[(name, name) for name in AGENTS])
+    agent = forms.ChoiceField()
     goal_speedup = forms.FloatField(
         label="Goal",
         required=False,
@@ -78,6 +78,7 @@ class LaunchForm(forms.Form):
         for name, values in (
             ("problem", [(slug, slug) for slug in slugs()]),
             ("device", [(choice.name, choice.label) for choice in self.devices]),
+            ("agent", [(name, name) for name in AGENTS]),
         ):
             self._offer(name, values)
         self._offer("case_set", [(name, name) for name in self.case_sets])

@@ -80,10 +80,6 @@ class Overview:
     def chart(self) -> Chart:
         return chart(self.candidates, self.spec.goal_speedup)
 
-    @property
-    def failed_count(self) -> int:
-        return sum(bool(c.verdict) and c.verdict != "passed" for c in self.candidates)
-
     @cached_property
     def evaluations(self) -> Used:
         return Used(self.run.evaluations, self.spec.budgets.evaluations)

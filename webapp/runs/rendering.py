@@ -82,7 +82,7 @@ def _html(run_id: int, body: str, before: Before) -> str:
     except WireError as error:  # of a newer version, say; it must not hide its neighbours
         return render_to_string("runs/events/unreadable.html", context | {"error": error})
     if isinstance(payload, CandidatePayload):
-        context["said"] = before.said == payload.idea
+        context["said"] = payload.idea in before.said
         context["short"] = _diff(before.parent_sha256, payload.source_sha256)
     return render_to_string(f"runs/events/{event.type}.html", context)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from django import template
 from django.template.defaultfilters import filesizeformat
@@ -22,6 +22,7 @@ from webapp.runs.models import Candidate, Run
 from webapp.runs.templatetags.formats import label
 
 register = template.Library()
+AnyCase = TypeVar("AnyCase", Case, CaseResult)
 
 SHOWN_CHARACTERS = 700  # of a text before the rest is folded
 SHOWN_LINES = 12
@@ -133,7 +134,7 @@ def provenance(evaluation: Evaluation | None, case: CaseResult | None = None) ->
             f"{units.rate_bytes(case.bytes_per_second)}, {units.rate_flops(case.flops_per_second)}"
         )
         parts.append(f"useful {rates}")
-    return "\n".join(parts)
+    return visible("\n".join(parts))
 
 
 @register.filter
@@ -180,8 +181,13 @@ def run_word(status: str) -> str:
 
 
 @register.filter
-def unscored(cases: Sequence[Case]) -> list[Case]:
+def unscored(cases: Sequence[AnyCase]) -> list[AnyCase]:
     return [case for case in cases if not case.scored]
+
+
+@register.filter
+def scored_first(cases: Sequence[CaseResult]) -> list[CaseResult]:
+    return sorted(cases, key=lambda case: not case.scored)
 
 
 @register.filter
