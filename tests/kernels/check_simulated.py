@@ -2,8 +2,9 @@
 
     TRITON_INTERPRET=1 python -m tests.kernels.check_simulated SLUG CONSTANTS [DIMS DTYPE DRAW]…
 
-CONSTANTS and DIMS are JSON objects; it prints one JSON line per point, with what is wrong there. Interpreted bf16 truncates where a GPU rounds, so bf16 results
-may be off by twice as much as the contract allows.
+CONSTANTS and DIMS are JSON objects; it prints one JSON line per point, with what is wrong there.
+Interpreted bf16 truncates where a GPU rounds, so bf16 results may be off by twice as much as the
+contract allows.
 """
 
 from __future__ import annotations

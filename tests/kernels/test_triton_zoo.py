@@ -24,7 +24,9 @@ def kernel_of(slug: str) -> ZooKernel:
     return kernel
 
 
-def simulated(slug: str, constants: dict[str, int], points: list[tuple[str, ...]]) -> list[str]:
+def simulated(
+    slug: str, constants: dict[str, int], points: list[tuple[str, str, str]]
+) -> list[str]:
     """What the interpreter finds wrong at (dims, dtype, draw) points."""
     command = [sys.executable, "-m", "tests.kernels.check_simulated", slug, json.dumps(constants)]
     finished = subprocess.run(
