@@ -101,9 +101,20 @@ class ShortDiff:
     notes: tuple[str, ...] = ()
 
 
-def diff_sources(left: str, right: str, language: str = "", *, ignore_space: bool = False) -> Diff:
-    """Compare two sources; with `ignore_space`, lines that differ in blanks alone are the same."""
-    sides = read_source(left, language), read_source(right, language)
+def diff_sources(
+    left: str,
+    right: str,
+    language: str = "",
+    right_language: str | None = None,
+    *,
+    ignore_space: bool = False,
+) -> Diff:
+    """Compare two sources; with `ignore_space`, lines that differ in blanks alone are the same.
+
+    `right_language` is given where the right side is written in another language than the left.
+    """
+    languages = language, language if right_language is None else right_language
+    sides = read_source(left, languages[0]), read_source(right, languages[1])
     opcodes, note = _line_opcodes(split_lines(left), split_lines(right), ignore_space)
     words = _WordMatcher(ignore_space)
     rows = tuple(_numbered(_rows(sides, opcodes, words)))

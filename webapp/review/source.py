@@ -26,6 +26,10 @@ MAX_COLOURED_LINE = 2_000
 COLOUR_DEADLINE_S = 0.4
 _LONG_BLANK = re.compile(r"\s{200}")
 
+# The names of the control characters from 0 on: their pictures are missing from many fonts.
+_CONTROL_NAMES = """NUL SOH STX ETX EOT ENQ ACK BEL BS HT LF VT FF CR SO SI
+DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US"""
+_CONTROLS = tuple(_CONTROL_NAMES.split())
 FOLD_LINE_AT = 1_000  # characters of one line shown before the rest is folded
 LEXERS = {"cpp": "cpp", "cuda": "cuda", "triton": "python", "python": "python"}
 _CLASSES: tuple[tuple[_TokenType, str], ...] = (
@@ -169,8 +173,9 @@ def _visible(spans: Iterable[Span]) -> Iterator[Span]:
                 yield Span(text, span.css)
                 continue
             more = f" and {len(text) - 1:,} more" if len(text) > 1 else ""
-            mark = " ".join(map(mark_of, text)) if len(text) > 1 else mark_of(text)
-            yield Span(text, span.css, mark=mark, about=_about(text[0]) + more)
+            yield Span(
+                text, span.css, mark=" ".join(map(mark_of, text)), about=_about(text[0]) + more
+            )
 
 
 def _has_no_shape(character: str) -> bool:
@@ -178,16 +183,16 @@ def _has_no_shape(character: str) -> bool:
 
 
 def mark_of(character: str) -> str:
-    """How a character without a shape is shown: `␛` for ESC, `U+202E` for an override mark.
+    """How a character without a shape is shown.
 
     >>> mark_of("\\x1b"), mark_of("\\u202e"), mark_of("\\udcff")
-    ('␛', 'U+202E', '0xFF')
+    ('ESC', 'U+202E', '0xFF')
     """
     code = ord(character)
-    if code < 0x20:
-        return chr(0x2400 + code)
+    if code < len(_CONTROLS):
+        return _CONTROLS[code]
     if code == 0x7F:
-        return "␡"
+        return "DEL"
     if 0xDC80 <= code <= 0xDCFF:
         return f"0x{code - 0xDC00:02X}"
     return f"U+{code:04X}"

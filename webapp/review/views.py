@@ -1,37 +1,83 @@
-"""The candidate, compare and roofline pages. Views parse, ask one module, and render."""
+"""The candidate, compare and roofline pages. Each view parses, asks one module, and renders."""
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_GET
 
+from webapp.review.compare import Comparison, Sides, options
+from webapp.review.dossier import Dossier
+from webapp.runs import store
 from webapp.runs.models import Candidate, Run
 
+SUFFIXES = {"cpp": "cpp", "cuda": "cu", "triton": "py"}
 
+
+@require_GET
 def candidate(request: HttpRequest, pk: int, number: int) -> HttpResponse:
-    row = get_object_or_404(Candidate.objects.select_related("run"), run_id=pk, number=number)
-    return render(
-        request, "review/candidate.html", {"nav": "runs", "candidate": row, "run": row.run}
-    )
+    found = _candidate(pk, number)
+    context = {"nav": "runs", "run": found.run, "candidate": found, "dossier": Dossier(found)}
+    return render(request, "review/candidate.html", context)
 
 
+@require_GET
 def candidate_source(request: HttpRequest, pk: int, number: int) -> HttpResponse:
-    get_object_or_404(Candidate, run_id=pk, number=number)
-    return HttpResponse("", content_type="text/plain; charset=utf-8")
+    """The source as it was judged, byte for byte."""
+    found = _candidate(pk, number)
+    suffix = SUFFIXES.get(found.language, "txt")
+    return _download(found.source_sha256, f"{found.run.problem}-run{pk}-c{number}.{suffix}")
 
 
+@require_GET
+def artifact(request: HttpRequest, sha256: str) -> HttpResponse:
+    return _download(sha256, f"{sha256[:12]}.txt")
+
+
+def _candidate(pk: int, number: int) -> Candidate:
+    rows = Candidate.objects.select_related("run__launched_by")
+    return get_object_or_404(rows, run_id=pk, number=number)
+
+
+def _download(sha256: str, name: str) -> HttpResponse:
+    """Untrusted bytes: always plain text, always a download, never a page of ours."""
+    try:
+        content = store.read(sha256)
+    except store.MissingArtifact as error:
+        raise Http404(str(error)) from None
+    response = HttpResponse(content, content_type="text/plain; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    return response
+
+
+@require_GET
+def compare(request: HttpRequest) -> HttpResponse:
+    asked = request.GET
+    sides = Sides.of(asked.get("a", ""), asked.get("b", ""))
+    ignore_space = asked.get("w") == "1"
+    comparison = None
+    if sides.a and sides.b:
+        comparison = Comparison(sides.a, sides.b, ignore_space=ignore_space)
+    view = "unified" if asked.get("view") == "unified" else "split"
+    context = {
+        "nav": "runs",
+        "sides": sides,
+        "comparison": comparison,
+        "options": options(sides),
+        "view": view,
+        "ignore_space": ignore_space,
+        "links": comparison.links(view) if comparison else {},
+    }
+    return render(request, "review/compare.html", context, status=404 if sides.problem else 200)
+
+
+@require_GET
 def roofline(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_object_or_404(Run, pk=pk)
     return render(request, "review/roofline.html", {"nav": "runs", "run": run})
 
 
-def artifact(request: HttpRequest, sha256: str) -> HttpResponse:
-    return HttpResponse("", content_type="text/plain; charset=utf-8")
-
-
-def compare(request: HttpRequest) -> HttpResponse:
-    return render(request, "review/compare.html", {"nav": "runs"})
-
-
+@require_GET
 def plotly_js(request: HttpRequest, version: str) -> HttpResponse:
     return HttpResponse("", content_type="text/javascript")
