@@ -24,6 +24,7 @@ from runner import console, evaluate, languages
 from runner.archive import write_archive
 from runner.drive import drive
 from runner.evaluate import devices
+from runner.evaluate.ceilings import ceilings
 from runner.events import Event, RunStatus
 from runner.local import LocalEvaluator, TerminalControl
 from runner.log import FileLog
@@ -162,8 +163,6 @@ def _drive(spec: RunSpec, output: Path) -> RunState:
 
 
 def _ceilings(options: argparse.Namespace) -> int:
-    from runner.evaluate.ceilings import ceilings
-
     device = _device(options.device)
     found = ceilings(device, refresh=options.refresh)
     if options.json:

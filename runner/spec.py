@@ -132,3 +132,10 @@ class EvaluationSpec:
     case_set: str = "host"
     pairs: int = 30
     limits: Limits = field(default_factory=Limits)
+
+    MAX_PAIRS = 10_000
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.pairs <= self.MAX_PAIRS:
+            problem = f"{self.pairs} is outside 1–{self.MAX_PAIRS}."
+            raise SpecError("pairs", problem, "Give a whole number in that range.")
