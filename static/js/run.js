@@ -101,7 +101,8 @@ function refreshPanels() {
   panelTimer = setTimeout(async () => {
     panelTimer = null;
     panelAt = Date.now();
-    await htmx.ajax("GET", `${page.dataset.url}panel/`, { source: page, swap: "none" });
+    const wanted = htmx.ajax("GET", `${page.dataset.url}panel/`, { source: page, swap: "none" });
+    await wanted.catch(() => {}); // away: the stream's chip says so, and the next step asks again
   }, Math.max(0, PANEL_MS - (Date.now() - panelAt)));
 }
 
