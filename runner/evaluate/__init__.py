@@ -136,6 +136,8 @@ class Request:
 def _evaluate(request: Request) -> Evaluation:
     build = WorkFolder()
     try:
+        for kind in kinds(request):
+            keeper.prepare(kind, environment_of(kind))  # torch is imported while g++ compiles
         request.progress("compiling")
         compiled = _compile(request, build.path)
         if not compiled.ok:

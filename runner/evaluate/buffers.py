@@ -1,8 +1,8 @@
 """Shared memory between referee and candidate: where each tensor lies, and how it is mapped.
 
-Owns layout, poison, canaries and guard pages. A tensor starts on a page; behind its last page lies
-an inaccessible guard page, and the slack between its last byte and that page holds a canary. A
-write past the end therefore either faults at once or is found afterwards. Never imports torch.
+Owns layout, poison, canaries and guards. A tensor starts on a page; before its first and behind
+its last page lie inaccessible guard pages, and the slack between its last byte and those holds a
+canary. A write past the end either faults at once or is found afterwards. Never imports torch.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from kernels.catalog import ITEM_SIZE, Case, Problem
 
 PAGE = mmap.PAGESIZE
+GUARD = 1 << 20  # address space only: a write that misses its tensor by rows faults as well
 POISON = 0xFF  # every float of this bit pattern is NaN, every integer −1
 CANARY = 0xA5
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -99,14 +100,14 @@ class Mapped:
             self._addresses[region.offset] = self._map(descriptor, region)
 
     def _map(self, descriptor: int, region: Region) -> int:
-        reserved = region.span + 2 * PAGE
+        reserved = region.span + 2 * GUARD
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
         base = _checked(_libc.mmap(None, reserved, 0, flags, -1, 0))
         self._spans.append((base, reserved))
         flags = mmap.MAP_SHARED | _MAP_FIXED | _MAP_POPULATE
         access = mmap.PROT_READ | mmap.PROT_WRITE
         return _checked(
-            _libc.mmap(base + PAGE, region.span, access, flags, descriptor, region.offset)
+            _libc.mmap(base + GUARD, region.span, access, flags, descriptor, region.offset)
         )
 
     def address(self, region: Region) -> int:

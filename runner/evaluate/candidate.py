@@ -6,6 +6,7 @@ parent's clock, and its tensors are judged by the referee from shared memory.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
 import os
@@ -24,6 +25,8 @@ from runner.evaluate.tensors import DTYPES, poisoned, shared_tensor
 from runner.wire import from_json
 
 TRACEBACK_CHARACTERS = 4000
+MODULE_FILE = "candidate.py"
+_libc = ctypes.CDLL(None)
 Call = Callable[[], Any]
 
 
@@ -56,16 +59,32 @@ def serve(channel: Channel) -> None:
             reply = {"failed": "memory", "text": f"{type(error).__name__}: {error}"}
         except Exception as error:
             reply = _failure(error)
+        reply["nonce"] = message["nonce"]
+        flush()
         channel.send(reply)
 
 
+def flush() -> None:
+    """What a candidate printed must reach the parent even if it is killed next."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    _libc.fflush(None)
+
+
 def _failure(error: Exception) -> Message:
+    """The summary names the candidate's own line; the whole traceback goes to its output."""
     if interpreter.caused(error, interpreter.TooLarge):
         return {"failed": "too_large", "text": str(error)}
     if interpreter.caused(error, MemoryError) or "can't allocate memory" in str(error):
         return {"failed": "memory", "text": f"{type(error).__name__}: {error}"}
     text = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS:]
-    return {"failed": "exception", "text": text, "summary": f"{type(error).__name__}: {error}"}
+    sys.stderr.write(text)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if os.path.basename(frame.filename) == MODULE_FILE]
+    own = [frame for frame in own if os.path.dirname(frame.filename) == os.getcwd()]
+    where = f" ({MODULE_FILE}:{own[-1].lineno} in {own[-1].name})" if own else ""
+    return {"failed": "exception", "text": f"{type(error).__name__}: {error}{where}"[:2000]}
 
 
 class Session:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -65,6 +66,12 @@ class Channel:
         if len(self._pending) > LINE_BYTES:
             raise BadMessage(f"a message of more than {LINE_BYTES} bytes")
         return bool(data)
+
+    @property
+    def pending(self) -> bool:
+        """Whether anything came since the last message was taken; does not block."""
+        readable, _, _ = select.select([self.socket], [], [], 0)
+        return bool(self._pending) or (bool(readable) and self.fill())
 
     def take(self) -> Message | None:
         """The next whole message already read, or None."""

@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import fcntl
 import os
+import secrets
 import selectors
 import shutil
 import signal
@@ -110,9 +111,12 @@ class Zygote:
             argv = sandbox.command(argv, self.folder.path, cuda=bool(kind.device))
         environment = sandbox.environment(self.folder.path, extra)
         self.process = _start(argv, environment, self.folder.path, theirs)
-        self._await_ready()
+        self.ready = False
 
-    def _await_ready(self) -> None:
+    def await_ready(self) -> None:
+        """Until torch is imported. Raises ZygoteDied."""
+        if self.ready:
+            return
         watch = Watch(time.monotonic() + START_S)
         with selectors.DefaultSelector() as selector:
             selector.register(self.control, selectors.EVENT_READ)
@@ -123,6 +127,7 @@ class Zygote:
                     self.process.wait()
         if "ready" not in message:
             raise self._stillborn()
+        self.ready = True
 
     def _stillborn(self) -> ZygoteDied:
         words = exit_words(self.process.poll())
@@ -176,9 +181,12 @@ class Child:
     def ask(self, message: Message, watch: Watch, descriptors: Sequence[int] = ()) -> Reply:
         """Raises ChildEnded, DeadlinePassed, Cancelled, BadMessage or ZygoteDied."""
         watch.check()
+        if self.channel.pending:
+            raise BadMessage("words that nobody asked for")
+        nonce = secrets.token_hex(8)
         started = time.perf_counter_ns()
         try:
-            self.channel.send(message, descriptors)
+            self.channel.send({**message, "nonce": nonce}, descriptors)
         except OSError:
             raise self._ended(watch) from None
         while (reply := self.channel.take()) is None:
@@ -186,7 +194,10 @@ class Child:
                 raise ChildEnded(self.exit["exited"])
             if self.exit is None:
                 self._wait(watch)
-        return Reply(reply, time.perf_counter_ns() - started)
+        elapsed_ns = time.perf_counter_ns() - started
+        if reply.pop("nonce", None) != nonce:
+            raise BadMessage("an answer to no question")
+        return Reply(reply, elapsed_ns)
 
     def _wait(self, watch: Watch) -> None:
         """Until anything happens: words of the child, output, its end, the deadline, a cancel."""
@@ -204,7 +215,7 @@ class Child:
 
     def _hear_zygote(self) -> None:
         if not self.zygote.control.fill():
-            raise ZygoteDied(f"it ended: {exit_words(self.zygote.process.poll())}")
+            raise ZygoteDied("it ended while its child ran")
         message = self.zygote.control.take()
         if message is not None:
             if not isinstance(message.get("exited"), int):
@@ -336,20 +347,26 @@ _zygotes: dict[Kind, Zygote] = {}
 _registry = threading.Lock()
 
 
+def prepare(kind: Kind, extra: dict[str, str]) -> Zygote:
+    """Start the zygote of a kind unless it runs; does not wait until it is ready."""
+    with _registry:
+        zygote = _zygotes.get(kind)
+        if zygote is None or not zygote.usable:
+            zygote = _zygotes[kind] = Zygote(kind, extra)
+        return zygote
+
+
 @contextlib.contextmanager
 def borrowed(
     kind: Kind, extra: dict[str, str], cancel: threading.Event | None = None
 ) -> Iterator[Zygote]:
     """The zygote of a kind, ours alone for the time: started lazily, replaced when it has died."""
-    with _registry:
-        zygote = _zygotes.get(kind)
-        if zygote is None or not zygote.usable:
-            zygote = Zygote(kind, extra)
-            _zygotes[kind] = zygote
+    zygote = prepare(kind, extra)
     while not zygote.lock.acquire(timeout=POLL_S):
         if cancel is not None and cancel.is_set():
             raise Cancelled
     try:
+        zygote.await_ready()
         yield zygote
     finally:
         zygote.lock.release()

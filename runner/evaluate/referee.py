@@ -44,17 +44,18 @@ def serve(channel: Channel) -> None:
     module = load_reference(problem)
     clock = clock_for(start["kind"])
     versions = {"torch": torch.__version__, "python": platform.python_version()}
-    channel.send({"baselines": baseline_names(module, start["kind"]), "versions": versions})
+    names = baseline_names(module, start["kind"])
+    channel.send({"baselines": names, "versions": versions, "nonce": start["nonce"]})
     case: OpenCase | None = None
     while (message := channel.receive()) is not None:
         if message["do"] == "open":
             if case is not None:
                 case.close()
             case = OpenCase(problem, module, clock, message, channel.take_descriptors())
-            channel.send({})
+            channel.send({"nonce": message["nonce"]})
             continue
         assert case is not None
-        channel.send(case.answer(message))
+        channel.send({**case.answer(message), "nonce": message["nonce"]})
 
 
 def load_reference(problem: Problem) -> Any:

@@ -89,7 +89,10 @@ def _bubblewrap(folder: Path, *, cuda: bool) -> list[str]:
         argv += ["--tmpfs", path]
     for path in _needed():
         argv += ["--ro-bind", path, path]
-    return [*argv, "--bind", str(folder), str(folder), "--chdir", str(folder), "--"]
+    argv += ["--bind", str(folder), str(folder), "--chdir", str(folder)]
+    for path in _hidden():
+        argv += ["--remount-ro", path]
+    return [*argv, "--"]
 
 
 def _hidden() -> list[str]:
