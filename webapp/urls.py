@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
-from django.urls import URLPattern, URLResolver, include, path
+from django.urls import include, path
 from django.views.generic import RedirectView
 
 from webapp.accounts import views as accounts
 
-APPS = ("webapp.runs", "webapp.review", "webapp.knowledge", "webapp.fleet")
-
-urlpatterns: list[URLPattern | URLResolver] = [
+urlpatterns = [
     path("", RedirectView.as_view(pattern_name="runs"), name="root"),
     path("sign-in/", accounts.sign_in, name="sign-in"),
     path("sign-in/<str:token>/", accounts.sign_in_link, name="sign-in-link"),
     path("sign-out/", accounts.sign_out, name="sign-out"),
+    path("", include("webapp.runs.urls")),
+    path("", include("webapp.review.urls")),
+    path("", include("webapp.knowledge.urls")),
+    path("", include("webapp.fleet.urls")),
 ]
-urlpatterns += [path("", include(f"{app}.urls")) for app in APPS if find_spec(f"{app}.urls")]

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from django.conf import settings
@@ -112,12 +113,29 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+class Start(Protocol):
+    def __call__(self, data: Path, *arguments: str, port: int | None = None) -> Up: ...
+
+
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    up = Up(tmp_path_factory.mktemp("up") / "data").ready()
-    yield up
-    up.process.send_signal(signal.SIGTERM)
-    up.ended()
+def start() -> Iterator[Start]:
+    """Starts an `up` that is gone when the tests are over, whatever becomes of them."""
+    started: list[Up] = []
+
+    def start_one(data: Path, *arguments: str, port: int | None = None) -> Up:
+        started.append(Up(data, *arguments, port=port))
+        return started[-1]
+
+    yield start_one
+    for up in started:
+        up.process.terminate()
+    for up in started:
+        up.ended()
+
+
+@pytest.fixture(scope="module")
+def running(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Up:
+    return start(tmp_path_factory.mktemp("up") / "data").ready()
 
 
 def test_the_link_signs_in_once(running: Up) -> None:
@@ -151,8 +169,8 @@ def test_another_link_comes_from_the_command_line(running: Up) -> None:
     assert running.get(printed.removeprefix(address)).status == 302
 
 
-def test_a_second_instance_on_the_folder_is_refused(running: Up) -> None:
-    second = Up(running.data)
+def test_a_second_instance_on_the_folder_is_refused(running: Up, start: Start) -> None:
+    second = start(running.data)
 
     assert second.ended() == 1
     assert f"already runs on the data folder {running.data}" in second.output
@@ -160,8 +178,8 @@ def test_a_second_instance_on_the_folder_is_refused(running: Up) -> None:
     assert running.get("/sign-in/").status == 200
 
 
-def test_a_taken_port_is_refused_with_the_remedy(running: Up, tmp_path: Path) -> None:
-    second = Up(tmp_path / "data", port=running.port)
+def test_a_taken_port_is_refused_with_the_remedy(running: Up, start: Start, tmp_path: Path) -> None:
+    second = start(tmp_path / "data", port=running.port)
 
     assert second.ended() == 1
     assert f"port {running.port} on 127.0.0.1 cannot be used" in second.output
@@ -192,8 +210,8 @@ def pid_of(up: Up, word: str) -> int:
     raise AssertionError(f"no {word} among the children")
 
 
-def test_sigterm_ends_everything(tmp_path: Path) -> None:
-    up = Up(tmp_path / "data", "--demo").ready()
+def test_sigterm_ends_everything(start: Start, tmp_path: Path) -> None:
+    up = start(tmp_path / "data", "--demo").ready()
     assert re.search(r"softmax run 1, queued:\n  http://\S+/runs/1/\n", up.output)
     until(lambda: "zygote" in up.words(up.family()))  # an evaluation is under way
     family = up.family()
@@ -206,38 +224,40 @@ def test_sigterm_ends_everything(tmp_path: Path) -> None:
     assert not (up.data / "valkey.sock").exists()
 
 
-def test_when_up_itself_is_killed_nothing_outlives_it(tmp_path: Path) -> None:
-    up = Up(tmp_path / "data").ready()
+def test_when_up_itself_is_killed_nothing_outlives_it(start: Start, tmp_path: Path) -> None:
+    up = start(tmp_path / "data").ready()
     family = up.family()
     assert len(family) >= 6
 
     up.process.kill()
 
     until(lambda: survivors(family) == [])
-    again = Up(up.data).ready()
+    again = start(up.data).ready()
     again.process.send_signal(signal.SIGINT)
     assert again.ended() == 0
 
 
-def test_a_folder_that_cannot_be_written_is_refused_with_the_remedy(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_refused_with_the_remedy(
+    start: Start, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("in the way")
 
-    up = Up(tmp_path / "file" / "data")
+    up = start(tmp_path / "file" / "data")
 
     assert up.ended() == 1
     assert "is not writable (Not a directory)" in up.output
     assert "Set WARPDECK_DATA" in up.output
 
 
-def test_an_open_address_needs_the_names_it_answers_to(tmp_path: Path) -> None:
-    up = Up(tmp_path / "data", "--host", "0.0.0.0")
+def test_an_open_address_needs_the_names_it_answers_to(start: Start, tmp_path: Path) -> None:
+    up = start(tmp_path / "data", "--host", "0.0.0.0")
 
     assert up.ended() == 1
     assert "Set WARPDECK_HOSTS" in up.output
 
 
-def test_an_unknown_problem_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    up = Up(tmp_path / "data", "--run", "soft-max")
+def test_an_unknown_problem_is_refused_before_anything_starts(start: Start, tmp_path: Path) -> None:
+    up = start(tmp_path / "data", "--run", "soft-max")
 
     assert up.ended() == 1
     assert "problem: no problem is called 'soft-max'" in up.output
