@@ -5,7 +5,9 @@ import { onKey } from "./base.js";
 import { Stream } from "./stream.js";
 
 const KEPT_ROWS = 1500; // while following; older rows leave the page and are one click away
-const PANEL_MS = 700;
+const PANEL_MS = 700; // between two refreshes of what stands around the trace, or longer:
+const PANEL_SHARE = 5; // a busy server is asked at most this fraction of the time
+const TELLING = new Set(["run", "candidate", "evaluation", "budget", "control"]);
 
 const page = document.querySelector("[data-run]");
 const trace = page.querySelector("[data-trace]");
@@ -61,7 +63,7 @@ function wanted(item) {
 
 function append(items) {
   const shown = items.filter(wanted);
-  refreshPanels();
+  if (items.some((item) => TELLING.has(item.type))) refreshPanels();
   if (!shown.length) return;
   if (!atTail) { unseen += shown.length; sayNew(); return; }
   const follow = nearEnd();
@@ -94,16 +96,29 @@ function trim() {
 
 // --- what stands around the trace
 let panelTimer = null;
-let panelAt = 0;
+let panelAt = -Infinity;
+let panelTook = 0;
+let asking = false;
+let again = false; // news came while the last answer was on its way
 
 function refreshPanels() {
-  if (panelTimer) return;
-  panelTimer = setTimeout(async () => {
-    panelTimer = null;
-    panelAt = Date.now();
-    const wanted = htmx.ajax("GET", `${page.dataset.url}panel/`, { source: page, swap: "none" });
-    await wanted.catch(() => {}); // away: the stream's chip says so, and the next step asks again
-  }, Math.max(0, PANEL_MS - (Date.now() - panelAt)));
+  if (asking) again = true;
+  if (asking || panelTimer) return;
+  const pause = Math.max(PANEL_MS, PANEL_SHARE * panelTook) - (performance.now() - panelAt);
+  panelTimer = setTimeout(loadPanels, Math.max(0, pause));
+}
+
+async function loadPanels() {
+  panelTimer = null;
+  asking = true;
+  const from = performance.now();
+  const answer = htmx.ajax("GET", `${page.dataset.url}panel/`, { source: page, swap: "none" });
+  await answer.catch(() => {}); // away: the stream's chip says so, and the next step asks again
+  asking = false;
+  panelAt = performance.now();
+  panelTook = panelAt - from;
+  if (again) refreshPanels();
+  again = false;
 }
 
 // --- stream

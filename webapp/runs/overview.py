@@ -18,8 +18,10 @@ from runner.events import EventType, RunStatus
 from runner.results import Evaluation
 from runner.spec import RunSpec
 from webapp.fleet.models import Device
+from webapp.review.roofline import Measured, Roofline, roofs_for
 from webapp.runs.chart import Chart, chart
 from webapp.runs.models import Candidate, Job, Run
+from webapp.runs.thumbnail import Thumbnail
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,17 @@ class Overview:
     @cached_property
     def chart(self) -> Chart:
         return chart(self.candidates, self.spec.goal_speedup)
+
+    @cached_property
+    def roofline(self) -> Thumbnail | None:
+        """Of the best candidate and the first; None until one was timed."""
+        if self.evaluation is None or self.best is None:
+            return None
+        shown = [Measured(self.best.number, None, self.evaluation)]
+        first = self.run.candidates.filter(number=1).exclude(pk=self.best.pk).first()
+        if first is not None and first.evaluation is not None:
+            shown.append(Measured(1, None, first.evaluation))
+        return Thumbnail(Roofline(roofs_for(self.run, self.evaluation.device), shown))
 
     @cached_property
     def evaluations(self) -> Used:

@@ -211,3 +211,8 @@ def intensity(case: Case) -> str:
 @register.filter
 def line_count(text: str) -> int:
     return len(text.splitlines())
+
+
+@register.filter
+def percent(share: float) -> str:
+    return f"{share:.0%}"
