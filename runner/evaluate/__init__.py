@@ -168,6 +168,7 @@ class Finding:
     session: Session | None = None
     failure: CaseFailed | None = None
     candidate: Ending | None = None
+    same_artifact: bool = False
 
 
 def _measure(request: Request, compiled: CompileResult) -> Evaluation:
@@ -185,7 +186,8 @@ def _measure(request: Request, compiled: CompileResult) -> Evaluation:
         referees.folder.subfolder() as referee_folder,
     ):
         artifact = folder / compiled.artifact.name
-        artifact.write_bytes(compiled.artifact.read_bytes())
+        content = compiled.artifact.read_bytes()
+        artifact.write_bytes(content)
         finding = Finding()
         with (
             _forked(referees, referee_folder, request, None) as referee,
@@ -196,6 +198,7 @@ def _measure(request: Request, compiled: CompileResult) -> Evaluation:
             session = Session(request.problem, kind, referee, candidate, watch, progress)
             finding.session = session
             _examine(request, session, str(artifact), finding)
+        finding.same_artifact = artifact.is_file() and artifact.read_bytes() == content
     return _conclude(request, compiled, finding)
 
 
@@ -248,7 +251,7 @@ def _conclude(request: Request, compiled: CompileResult, finding: Finding) -> Ev
     return replace(
         base,
         cases=tuple(finding.cases),
-        integrity=_integrity(finding.session, finding.candidate),
+        integrity=_integrity(finding, finding.session, finding.candidate),
         versions=base.versions | compiled.versions | finding.session.versions,
         compile_output=compiled.output,
     )
@@ -276,15 +279,17 @@ def _not_run(case: Case) -> CaseResult:
     )
 
 
-def _integrity(session: Session, ending: Ending) -> tuple[IntegrityCheck, ...]:
+def _integrity(finding: Finding, session: Session, ending: Ending) -> tuple[IntegrityCheck, ...]:
     """Only what was really done, each with its evidence."""
     evidence, checks = session.evidence, []
+    unchanged = all(case.verdict is not Verdict.mutated_input for case in finding.cases)
     if evidence.judged:
         judged = f"{evidence.judged} outputs judged; the seed never left the referee"
         poison = "NaN before each check and each timed round"
         checks += [
             IntegrityCheck("fresh_inputs", True, judged),
             IntegrityCheck("outputs_poisoned", True, poison),
+            IntegrityCheck("inputs_unchanged", unchanged, "compared bit by bit with the originals"),
         ]
     if evidence.repeats:
         checks.append(IntegrityCheck("repeat_agrees", True, f"{evidence.repeats} cases run twice"))
@@ -292,8 +297,10 @@ def _integrity(session: Session, ending: Ending) -> tuple[IntegrityCheck, ...]:
         detail = f"{evidence.timed_verified} timed outputs, chosen at random, judged afterwards"
         checks.append(IntegrityCheck("timed_output_verified", True, detail))
     if evidence.clock_excess_us:
-        detail = f"parent's clock saw at most {max(evidence.clock_excess_us):.0f} µs more"
+        detail = f"the parent's clock saw at most {max(evidence.clock_excess_us):.0f} µs more"
         checks.append(IntegrityCheck("two_clocks", True, detail))
+    detail = "what was loaded was built from this source and is unchanged on disk"
+    checks.append(IntegrityCheck("source_hash", finding.same_artifact, detail))
     clean = ending.leftover == 0
     detail = "no process left" if clean else f"{ending.leftover} left-over processes were killed"
     checks.append(IntegrityCheck("process_tree_clean", clean, detail))
