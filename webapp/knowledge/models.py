@@ -19,8 +19,11 @@ from django.urls import reverse
 from django.utils import timezone
 
 from runner.spec import Hint
+from webapp.review.diff import ShortDiff, short_diff
 from webapp.runs.models import Candidate, Run
 
+MAX_DIFF_LINES = 60  # of one field in the history
+MAX_CLAIM = 400
 MAX_HINTS = 5  # more would spend a run's budget on old news before it looks for anything new
 
 
@@ -34,8 +37,11 @@ class EntryError(ValueError):
 
 class EntryQuerySet(models.QuerySet["Entry"]):
     def for_list(self, search: str = "", problem: str = "", status: str = "") -> EntryQuerySet:
-        """Every word of `search` must occur in the claim, the mechanism or the scope."""
-        entries = self.select_related("candidate", "created_by")
+        """Every word of `search` must occur in the claim, the mechanism or the scope.
+
+        Without a `status`, what is retired is left out; `all` leaves out nothing.
+        """
+        entries = self.select_related("created_by")
         for word in search.split():
             entries = entries.filter(
                 Q(title__icontains=word)
@@ -48,8 +54,10 @@ class EntryQuerySet(models.QuerySet["Entry"]):
             )
         if problem:
             entries = entries.filter(problem=problem)
-        if status:
-            entries = entries.filter(status=status)
+        if status == "all":
+            return entries.order_by("-updated_at", "-pk")
+        shown = [status] if status else [Entry.Status.DRAFT, Entry.Status.PUBLISHED]
+        entries = entries.filter(status__in=shown)
         return entries.order_by("-updated_at", "-pk")
 
     def hints_for(self, problem: str, device_kind: str) -> tuple[Hint, ...]:
@@ -70,7 +78,7 @@ class Entry(models.Model):
         PUBLISHED = "published"
         RETIRED = "retired"
 
-    title = models.CharField("claim", max_length=400)
+    title = models.CharField("claim", max_length=MAX_CLAIM)
     mechanism = models.TextField(blank=True, default="")
     problem = models.CharField(max_length=64, db_index=True)
     language = models.CharField(max_length=16)
@@ -130,40 +138,63 @@ class Entry(models.Model):
             if not getattr(self, name).strip():
                 raise EntryError(name, f"The {self.LABELS[name]} is empty.", remedy)
 
-    @transaction.atomic
-    def record(self, by: User, note: str) -> Revision:
-        """Save the entry as it now stands, together with the revision that says who and why."""
-        self.updated_at = timezone.now()
-        self.save()
-        last = self.revisions.aggregate(last=models.Max("number"))["last"] or 0
-        return self.revisions.create(number=last + 1, snapshot=self.snapshot(), by=by, note=note)
+    @property
+    def last_revision(self) -> int:
+        return self.revisions.aggregate(last=models.Max("number"))["last"] or 0
 
-    def snapshot(self) -> dict[str, Any]:
-        """What a revision keeps: everything that the entry tells a person or an agent."""
-        names = (
-            *self.LABELS,
-            "problem",
-            "language",
-            "device_kind",
-            "kernel",
-            "constants",
-            "status",
-        )
-        return {name: getattr(self, name) for name in names}
+    @transaction.atomic
+    def revise(self, texts: dict[str, str], seen: int, by: User, note: str) -> Revision:
+        """Change what the entry says. `seen` is the revision that the writer had before them.
+
+        Raises EntryError when somebody else changed the entry since, or a required text is empty.
+        """
+        self._refresh_locked()
+        if self.last_revision != seen:
+            raise EntryError(
+                "",
+                f"Somebody saved revision {self.last_revision} while you were editing {seen}.",
+                "Your text is kept below: look at the history, then save again.",
+            )
+        for name, text in texts.items():
+            setattr(self, name, text)
+        self.require_texts()
+        return self._record(by, note)
 
     @transaction.atomic
     def move_to(self, status: Entry.Status, by: User) -> bool:
         """Change the status and record who did; False if it already stood there."""
-        if status == Entry.Status.PUBLISHED:
-            self.require_texts()
-        changed = Entry.objects.filter(pk=self.pk).exclude(status=status).update(status=status)
-        if not changed:
+        self._refresh_locked()
+        if self.status == status:
             return False
         self.status = status
         if status == Entry.Status.PUBLISHED:
-            self.published_by_id, self.published_at = by.pk, timezone.now()
-        self.record(by, {"draft": "back to draft"}.get(status.value, status.value))
+            self.require_texts()
+            self.published_by, self.published_at = by, timezone.now()
+        self._record(by, "back to draft" if status == Entry.Status.DRAFT else status.value)
         return True
+
+    @transaction.atomic
+    def save_first(self, by: User, note: str) -> Revision:
+        """Save a new entry, with its first revision."""
+        self.require_texts()
+        self.created_by = by
+        return self._record(by, note)
+
+    def _refresh_locked(self) -> None:
+        """What the row holds now, with other writers kept out until the transaction ends."""
+        self.refresh_from_db(from_queryset=Entry.objects.select_for_update())
+
+    def _record(self, by: User, note: str) -> Revision:
+        """The entry as it now stands, together with the revision that says who and why."""
+        self.updated_at = timezone.now()
+        self.save()
+        number = self.last_revision + 1
+        return self.revisions.create(number=number, snapshot=self.snapshot(), by=by, note=note)
+
+    def snapshot(self) -> dict[str, Any]:
+        """What a revision keeps: everything that the entry tells a person or an agent."""
+        facts = ("problem", "language", "device_kind", "kernel", "constants", "status")
+        return {name: getattr(self, name) for name in (*self.LABELS, *facts)}
 
     def readers(self) -> models.QuerySet[Run]:
         """The runs of this instance that were launched with this entry among their hints.
@@ -177,9 +208,19 @@ class Entry(models.Model):
 
 @dataclass(frozen=True)
 class FieldChange:
+    """One field of an entry before and after a change."""
+
     field: str
     before: str
     after: str
+
+    @property
+    def label(self) -> str:
+        return Entry.LABELS.get(self.field, self.field.replace("_", " "))
+
+    @property
+    def diff(self) -> ShortDiff:
+        return short_diff(self.before, self.after, MAX_DIFF_LINES)
 
 
 class Revision(models.Model):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_GET
 
+from webapp.review import plotly
 from webapp.review.compare import Comparison, Sides, options
 from webapp.review.dossier import Dossier
+from webapp.review.run_roofline import RunRoofline
 from webapp.runs import store
 from webapp.runs.models import Candidate, Run
 
@@ -75,9 +78,23 @@ def compare(request: HttpRequest) -> HttpResponse:
 @require_GET
 def roofline(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_object_or_404(Run, pk=pk)
-    return render(request, "review/roofline.html", {"nav": "runs", "run": run})
+    page = RunRoofline(run, request.GET.get("case", ""))
+    kind = request.GET.get("format", "")
+    if kind == "json":
+        return _attached(page.json_text(), "application/json", f"{page.file_name}.json")
+    if kind == "csv":
+        return _attached(page.csv_text(), "text/csv; charset=utf-8", f"{page.file_name}.csv")
+    context = {"nav": "runs", "run": run, "page": page, "plotly": plotly.address()}
+    return render(request, "review/roofline.html", context)
+
+
+def _attached(text: str, content_type: str, name: str) -> HttpResponse:
+    response = HttpResponse(text, content_type=content_type)
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
 
 
 @require_GET
+@login_not_required
 def plotly_js(request: HttpRequest, version: str) -> HttpResponse:
-    return HttpResponse("", content_type="text/javascript")
+    return plotly.serve(request, version)
