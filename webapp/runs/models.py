@@ -160,6 +160,8 @@ class Event(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="one_event_per_seq")]
+        # The last budget of a long log, and a trace filtered by type, without reading all of it.
+        indexes = [models.Index(fields=["run", "type", "seq"], name="events_by_type")]
         ordering = ["seq"]
 
     def __str__(self) -> str:
