@@ -123,6 +123,7 @@ CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
 CELERY_IMPORTS = ("webapp.fleet.presence",)  # beside the tasks: a worker makes itself known
 CELERY_TASK_IGNORE_RESULT = True  # results are rows, never broker state
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a broker may be away for as long as it likes
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -208,6 +209,22 @@ def pid_of(up: Up, word: str) -> int:
         if word in Path(f"/proc/{pid}/cmdline").read_text():
             return int(pid)
     raise AssertionError(f"no {word} among the children")
+
+
+def test_when_valkey_is_killed_the_run_goes_on(start: Start, tmp_path: Path) -> None:
+    up = start(tmp_path / "data", "--demo").ready()
+    until(lambda: evaluations(up) >= 1)
+
+    os.kill(pid_of(up, "valkey-server"), signal.SIGKILL)
+    done = evaluations(up)
+
+    until(lambda: "valkey ended (killed by SIGKILL)" in up.output)
+    until(lambda: evaluations(up) >= done + 2)
+
+
+def evaluations(up: Up) -> int:
+    with contextlib.closing(sqlite3.connect(up.data / "warpdeck.sqlite3", timeout=20)) as database:
+        return int(database.execute("select evaluations from runs_run").fetchone()[0])
 
 
 def test_sigterm_ends_everything(start: Start, tmp_path: Path) -> None:
