@@ -145,9 +145,24 @@ def _evaluate(request: Request) -> Evaluation:
                 Verdict.compile_error, compiled.reason, compile_output=compiled.output
             )
             return replace(failed, versions=failed.versions | compiled.versions)
-        return _measure(request, compiled)
+        return _measured(request, compiled)
     finally:
         build.remove()
+
+
+def _measured(request: Request, compiled: CompileResult) -> Evaluation:
+    """A zygote that dies under an evaluation may be an accident; twice under one is no accident."""
+    try:
+        return _measure(request, compiled)
+    except keeper.ZygoteDied:
+        request.progress("starting again")
+    try:
+        return _measure(request, compiled)
+    except keeper.ZygoteDied as died:
+        if died.role != "candidate":
+            raise
+        reason = "twice it took down the process that had started it"
+        return request.result(Verdict.tampered, reason, compile_output=compiled.output)
 
 
 def _compile(request: Request, folder: Path) -> CompileResult:

@@ -28,11 +28,15 @@ class Judgement:
 class Oracle:
     """The float64 reference of one output, with what every comparison with it needs.
 
-    `values` keeps its non-finite elements; the measures see them as 0, and so the same elements of
-    an output, once their positions have been found equal.
+    What the output's `dtype` cannot hold counts as ±inf. `values` keeps its non-finite elements;
+    the measures see them as 0, and so the same elements of an output, once their positions have
+    been found equal.
     """
 
-    def __init__(self, name: str, values: torch.Tensor) -> None:
+    def __init__(self, name: str, values: torch.Tensor, dtype: torch.dtype) -> None:
+        if dtype.is_floating_point:
+            rounded = values.to(dtype)
+            values = torch.where(torch.isinf(rounded), rounded.double(), values)
         self.name, self.values = name, values
         finite = torch.isfinite(values)
         self.all_finite = bool(finite.all())
@@ -42,7 +46,7 @@ class Oracle:
         self.scale = self.finite_values.abs().add_(rms)
 
     def judge(self, output: torch.Tensor, tolerance: Tolerance) -> Judgement:
-        """What the output's dtype cannot hold counts as ±inf. Most outputs pass the first look."""
+        """Most outputs pass the first look; the others are looked at for what is wrong."""
         measured = self._measure(output.double(), tolerance)
         if measured.verdict is Verdict.passed and self.all_finite:
             return measured  # the poison is NaN, and NaN never passes

@@ -35,7 +35,11 @@ FOLDER_PREFIX = "warpdeck-work-"
 
 
 class ZygoteDied(RuntimeError):
-    """The zygote ended or talks nonsense; the next evaluation starts a new one."""
+    """The zygote of `role` ended or talks nonsense; the next evaluation starts a new one."""
+
+    def __init__(self, role: str, words: str) -> None:
+        super().__init__(f"the {role}'s zygote: {words}")
+        self.role = role
 
 
 class DeadlinePassed(Exception):
@@ -110,7 +114,11 @@ class Zygote:
         if kind.role == "candidate":
             argv = sandbox.command(argv, self.folder.path, cuda=bool(kind.device))
         environment = sandbox.environment(self.folder.path, extra)
-        self.process = _start(argv, environment, self.folder.path, theirs)
+        try:
+            self.process = _start(argv, environment, self.folder.path, theirs)
+        except OSError as error:
+            self.folder.remove()
+            raise ZygoteDied(kind.role, f"it did not start: {error}") from error
         self.ready = False
 
     def await_ready(self) -> None:
@@ -133,7 +141,7 @@ class Zygote:
         words = exit_words(self.process.poll())
         log = (self.folder.path / LOG).read_text(errors="replace")[-2000:].strip()
         self.stop()
-        return ZygoteDied(f"it did not start ({words}): {log}")
+        return ZygoteDied(self.kind.role, f"it did not start ({words}): {log}")
 
     @property
     def usable(self) -> bool:
@@ -152,7 +160,7 @@ class Zygote:
         except OSError as error:
             channel.close()
             os.close(reading)
-            raise ZygoteDied(f"it does not listen: {error}") from error
+            raise ZygoteDied(self.kind.role, f"it does not listen: {error}") from error
         finally:
             theirs.close()
             os.close(writing)
@@ -215,7 +223,7 @@ class Child:
 
     def _hear_zygote(self) -> None:
         if not self.zygote.control.fill():
-            raise ZygoteDied("it ended while its child ran")
+            raise ZygoteDied(self.zygote.kind.role, "it ended while its child ran")
         message = self.zygote.control.take()
         if message is not None:
             if not isinstance(message.get("exited"), int):
@@ -306,10 +314,10 @@ def _start(
 ) -> subprocess.Popen[bytes]:
     """Start a process from a thread that lives as long as it does.
 
-    The kernel delivers "your parent died" when the starting *thread* ends. A worker's threads come
-    and go, so each zygote gets a thread of its own that only waits for it.
+    Raises OSError. The kernel delivers "your parent died" when the starting *thread* ends. A
+    worker's threads come and go, so each zygote gets a thread of its own that only waits for it.
     """
-    started: list[subprocess.Popen[bytes] | OSError] = []
+    started: list[subprocess.Popen[bytes] | OSError] = []  # one of them, once `ready` is set
     ready = threading.Event()
 
     def keep() -> None:
@@ -339,7 +347,7 @@ def _start(
     control.close()
     result = started[0]
     if isinstance(result, OSError):
-        raise ZygoteDied(f"it did not start: {result}") from result
+        raise result
     return result
 
 
@@ -370,6 +378,12 @@ def borrowed(
         yield zygote
     finally:
         zygote.lock.release()
+
+
+def owned_folders() -> list[Path]:
+    """The work folders of this process's zygotes."""
+    with _registry:
+        return [zygote.folder.path for zygote in _zygotes.values() if zygote.owner == os.getpid()]
 
 
 @atexit.register

@@ -22,7 +22,7 @@ from runner.evaluate.channel import Channel, Message
 from runner.evaluate.clocks import Clock, clock_for
 from runner.evaluate.draws import INDEPENDENT, draw
 from runner.evaluate.judge import Judgement, Oracle
-from runner.evaluate.tensors import same_bits, shared_tensor
+from runner.evaluate.tensors import DTYPES, same_bits, shared_tensor
 from runner.results import Verdict
 from runner.wire import from_json
 
@@ -224,7 +224,7 @@ class OpenCase:
         ):
             if same_bits(first, second):
                 continue
-            repeated = Oracle(region.name, first.double()).judge(second, tolerance)
+            repeated = Oracle(region.name, first.double(), first.dtype).judge(second, tolerance)
             if repeated.verdict is not Verdict.passed:
                 reason = f"two runs on the same input differ: {repeated.reason}"
                 return {"verdict": Verdict.flaky, "reason": reason}
@@ -250,7 +250,7 @@ class OpenCase:
             result = self.module.reference(*doubles)
             values = result if isinstance(result, tuple) else (result,)
             self.oracles[number] = tuple(
-                Oracle(region.name, value)
+                Oracle(region.name, value, DTYPES[region.dtype])
                 for region, value in zip(self.outputs(number), values, strict=True)
             )
         return self.oracles[number]

@@ -25,7 +25,6 @@ from runner.evaluate.keeper import (
     DeadlinePassed,
     Reply,
     Watch,
-    ZygoteDied,
     exit_words,
 )
 from runner.results import CaseResult, Timing, Verdict
@@ -374,9 +373,6 @@ class Session:
         except ChildEnded as ended:
             verdict, reason = self._ending(ended.status)
             raise CaseFailed(verdict, f"{occasion}: {reason}", fatal=True) from None
-        except ZygoteDied:
-            reason = f"{occasion}: it took down the process that had started it"
-            raise CaseFailed(Verdict.tampered, reason, fatal=True) from None
         except DeadlinePassed:
             reason = f"{occasion}: the deadline passed without an answer"
             raise CaseFailed(Verdict.timeout, reason, fatal=True) from None

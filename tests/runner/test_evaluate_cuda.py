@@ -1,0 +1,67 @@
+"""The same protocol on a GPU; skipped where there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernels.catalog import load_problem
+from runner.evaluate import evaluate
+from runner.evaluate.ceilings import ceilings
+from runner.evaluate.devices import available_devices
+from runner.results import Verdict
+from runner.spec import EvaluationSpec, Limits
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif("cuda:0" not in available_devices(), reason="no NVIDIA GPU on this machine"),
+]
+TORCH = "import torch\ndef run(x):\n    return torch.softmax(x, dim=1)\n"
+
+
+def on_gpu(source: str, *, pairs: int = 10, deadline_s: float = 120) -> EvaluationSpec:
+    sets = load_problem("softmax").case_sets("cuda")
+    case_set = "gpu-quick" if "gpu-quick" in sets else sets[0]
+    limits = Limits(deadline_s=deadline_s)
+    return EvaluationSpec("softmax", source, "triton", "cuda:0", case_set, pairs, limits)
+
+
+def test_torch_on_a_gpu_passes_and_is_timed() -> None:
+    evaluation = evaluate(on_gpu(TORCH))
+    assert (evaluation.verdict, evaluation.reason) == (Verdict.passed, "")
+    assert evaluation.speedup is not None
+    assert evaluation.device.kind == "cuda"
+    assert {"driver", "temperature", "foreign processes"} <= set(evaluation.device.details)
+
+
+def test_every_triton_zoo_kernel_of_softmax_passes() -> None:
+    for kernel in load_problem("softmax").kernels("triton"):
+        evaluation = evaluate(on_gpu(kernel.source))
+        assert (evaluation.verdict, evaluation.reason) == (Verdict.passed, "")
+
+
+@pytest.mark.parametrize(
+    ("body", "verdict"),
+    [
+        ("return torch.zeros_like(x)", Verdict.wrong_values),
+        ("return torch.empty_like(x)", Verdict.wrong_values),
+        ("return torch.softmax(x, 1).cpu()", Verdict.wrong_dtype),
+        ("y = torch.softmax(x, 1); x.zero_(); return y", Verdict.mutated_input),
+        ("return torch.empty(1 << 45, device=x.device)", Verdict.out_of_memory),
+        ("raise ValueError('no good')", Verdict.crashed),
+    ],
+)
+def test_a_faulty_gpu_candidate_gets_its_verdict(body: str, verdict: Verdict) -> None:
+    evaluation = evaluate(on_gpu(f"import torch\ndef run(x):\n    {body}\n"))
+    assert evaluation.verdict is verdict, evaluation.reason
+
+
+def test_a_kernel_that_never_ends_times_out_and_the_device_serves_the_next() -> None:
+    spin = "import torch\ndef run(x):\n    while True: torch.cuda._sleep(1 << 30)\n"
+    assert evaluate(on_gpu(spin, deadline_s=5)).verdict is Verdict.timeout
+    assert evaluate(on_gpu(TORCH)).verdict is Verdict.passed
+
+
+def test_a_gpu_has_measured_roofs() -> None:
+    measured = {roof.name: roof.value for roof in ceilings("cuda:0") if roof.source == "measured"}
+    assert {"HBM copy", "L2 copy", "BF16 tensor", "TF32 tensor", "FP32 FMA"} <= set(measured)
+    assert all(value is not None and value > 1e11 for value in measured.values())
