@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import json
 import types
 import typing
@@ -88,21 +89,27 @@ def _decode_tuple(arguments: tuple[Any, ...], value: Any, path: str) -> Any:
 
 def _decode_dataclass(kind: Any, value: Any, path: str) -> Any:
     _expect(isinstance(value, dict), path, "must be an object")
-    hints = typing.get_type_hints(kind)
-    fields = {field.name: field for field in dataclasses.fields(kind)}
+    hints, required = _fields(kind)
     for key in value:
-        _expect(key in fields, f"{path}.{key}", "is not a known field")
-    for name, field in fields.items():
-        required = (
-            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        )
-        _expect(name in value or not required, f"{path}.{name}", "is missing")
+        _expect(key in hints, f"{path}.{key}", "is not a known field")
+    for name in required:
+        _expect(name in value, f"{path}.{name}", "is missing")
     try:
         return kind(**{k: _decode(hints[k], item, f"{path}.{k}") for k, item in value.items()})
     except WireError:
         raise
     except ValueError as error:
         raise WireError(path, str(error)) from error
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The resolved type of each field, and the names without a default; resolving is slow."""
+    hints = typing.get_type_hints(kind)
+    fields = dataclasses.fields(kind)
+    missing = dataclasses.MISSING
+    required = (f.name for f in fields if f.default is missing and f.default_factory is missing)
+    return {field.name: hints[field.name] for field in fields}, tuple(required)
 
 
 def _decode_scalar(kind: Any, value: Any, path: str) -> Any:

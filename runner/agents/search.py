@@ -32,8 +32,15 @@ RANDOM_STARTS = 3  # the estimator needs some spread; more would waste a small b
 MOST_CHANGES = 3  # constants changed at once, and named in full in an idea
 PARENTS = 3  # how many of the best a candidate may descend from
 ATTEMPTS = 24  # draws that repeat a tried setting before the rest is listed
+TOLD = 100  # the estimator hears of so many best and so many latest: telling all costs seconds
 OTHER_KERNEL = 0.25  # chance to look at another kernel than the best one's
 REASON_CHARACTERS = 160
+SAYS_NOTHING = {  # about how good a kernel is
+    Verdict.passed,  # without a timing
+    Verdict.unmeasured,
+    Verdict.timing_disputed,
+    Verdict.harness_error,
+}
 
 
 def create() -> SearchAgent:
@@ -176,7 +183,7 @@ def _near(setting: Setting, base: Setting, draws: random.Random) -> Setting:
 
 
 def _study(history: _History, kernel: ZooKernel, exploring: bool, seed: int) -> optuna.Study:
-    """A study in memory that has been told every evaluation of `kernel` in the log."""
+    """A study in memory that has been told what the log says about settings of `kernel`."""
     import optuna  # here, because listing agents must not cost its import
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -185,23 +192,26 @@ def _study(history: _History, kernel: ZooKernel, exploring: bool, seed: int) -> 
     if not exploring:
         sampler = samplers.TPESampler(seed=seed, n_startup_trials=1)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    distributions = _distributions(kernel)
-    for number, evaluation in sorted(history.state.evaluations.items()):
-        setting = history.settings.get(number)
-        if setting is None or setting.kernel.name != kernel.name:
-            continue
-        # A failed kernel counts as worse than any measured one; our own defects say nothing.
-        told = optuna.trial.TrialState.PRUNED
-        if evaluation.speedup is not None:
-            told = optuna.trial.TrialState.COMPLETE
-        elif evaluation.verdict in (Verdict.harness_error, Verdict.unmeasured, Verdict.passed):
-            told = optuna.trial.TrialState.FAIL
-        value = math.log(evaluation.speedup) if evaluation.speedup is not None else None
-        trial = optuna.trial.create_trial(
-            state=told, value=value, params=setting.constants, distributions=distributions
-        )
-        study.add_trial(trial)
+    mine = {n: s for n, s in history.settings.items() if s.kernel.name == kernel.name}
+    latest = [n for n in history.state.evaluations if n in mine][-TOLD:]
+    best = [n for n in history.state.ranked if n in mine][:TOLD]
+    for number in sorted({*latest, *best}):
+        study.add_trial(_told(mine[number], history.state.evaluations[number]))
     return study
+
+
+def _told(setting: Setting, evaluation: Evaluation) -> optuna.trial.FrozenTrial:
+    """A failed kernel counts as worse than any measured one, what says nothing as no trial."""
+    from optuna.trial import TrialState, create_trial
+
+    value = None if evaluation.speedup is None else math.log(evaluation.speedup)
+    state = TrialState.PRUNED if value is None else TrialState.COMPLETE
+    if value is None and evaluation.verdict in SAYS_NOTHING:
+        state = TrialState.FAIL
+    distributions = _distributions(setting.kernel)
+    return create_trial(
+        state=state, value=value, params=setting.constants, distributions=distributions
+    )
 
 
 def _ask(study: optuna.Study, kernel: ZooKernel) -> Setting:
