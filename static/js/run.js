@@ -147,6 +147,8 @@ function showHealth(report) {
   if (text === said) return;
   said = text;
   health.className = `chip ${colour}`;
+  // Spoken only when the state changes: numbers change several times a second.
+  if (health.dataset.state !== report.state) page.querySelector("[data-health-said]").textContent = `stream ${report.state}`;
   health.dataset.state = report.state;
   const sign = document.createElement("span");
   sign.setAttribute("aria-hidden", "true");

@@ -26,6 +26,7 @@ from runner.events import (
     ToolCallPayload,
     ToolResultPayload,
 )
+from runner.spec import Hint
 from tests.factories import make_candidate, make_evaluation, make_event, make_run, make_user
 from webapp.runs.models import Event, Run
 from webapp.runs.rendering import render_event, render_events
@@ -225,8 +226,10 @@ def test_the_page_and_the_socket_show_the_same_row(alice: Client) -> None:
 
 
 def test_hostile_text_stays_inert(alice: Client) -> None:
-    run = make_run("running")
     hostile = f"{SCRIPT}\u202eevil\u2066\x1b[31m"
+    hint = Hint(hostile, hostile, hostile, {hostile: 1})
+    words = dict.fromkeys(("problem", "device", "case_set", "language", "agent"), hostile)
+    run = make_run("running", workflow=hostile, hints=(hint,), **words)
     make_event(run, MessagePayload(hostile, hostile))
     make_event(run, NotePayload(hostile, hostile))
     make_event(run, ToolCallPayload("1", hostile, {hostile: hostile}))
@@ -244,7 +247,9 @@ def test_hostile_text_stays_inert(alice: Client) -> None:
         assert "alert(1)" in page
         assert SCRIPT not in page
         assert not re.search("[\u202e\u2066\x1b]", page)
-    assert SCRIPT not in text_of(alice, "/runs/")
+    listed = text_of(alice, "/runs/")
+    assert SCRIPT not in listed
+    assert not re.search("[\u202e\u2066\x1b]", listed)
 
 
 def test_a_megabyte_in_one_line_is_folded_with_its_size_shown(alice: Client) -> None:

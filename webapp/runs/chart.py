@@ -16,6 +16,7 @@ from runner.results import Verdict
 WIDTH, HEIGHT = 400, 132
 LEFT, RIGHT, TOP, FLOOR = 34, 10, 12, 104  # FLOOR is the lowest y of the plot; failures lie below
 FAILED_Y = 118
+TICK_PITCH = 13  # between two labels that can both be read
 SUSPECT = {
     Verdict.mutated_input,
     Verdict.flaky,
@@ -105,7 +106,7 @@ def chart(candidates: Sequence[Judged], goal: float | None = None) -> Chart:
     xs = _columns(len(candidates))
     best = max(speedups, default=None)
     points = tuple(_point(c, x, y_of, best) for c, x in zip(candidates, xs, strict=True))
-    ticks = tuple(Tick(value, y_of(value)) for value in _ticks(low, high))
+    ticks = _ticks([Tick(value, y_of(value)) for value in LADDER if low <= value <= high])
     goal_y = y_of(goal) if goal else None
     return Chart(points, _steps(points), ticks, goal_y, goal)
 
@@ -122,12 +123,13 @@ def _columns(count: int) -> list[float]:
     return [round(LEFT + 8 + index * pitch, 1) for index in range(count)]
 
 
-def _ticks(low: float, high: float) -> list[float]:
-    """A few round values, 1× always among them."""
-    inside = [value for value in LADDER if low <= value <= high]
-    if len(inside) > 4:
-        inside = inside[:: math.ceil(len(inside) / 4)]
-    return sorted({1.0, *inside})
+def _ticks(candidates: Sequence[Tick]) -> tuple[Tick, ...]:
+    """1× first, then every other that is not written over one before it."""
+    kept: list[Tick] = []
+    for tick in sorted(candidates, key=lambda tick: tick.value != 1):
+        if all(abs(tick.y - other.y) >= TICK_PITCH for other in kept):
+            kept.append(tick)
+    return tuple(sorted(kept, key=lambda tick: tick.value))
 
 
 def _point(

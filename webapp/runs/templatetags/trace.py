@@ -96,7 +96,7 @@ def baseline(evaluation: Evaluation | None) -> str:
     if evaluation is None:
         return ""
     names = [case.timing.baseline for case in evaluation.scored if case.timing]
-    return ", ".join(dict.fromkeys(names))
+    return visible(", ".join(dict.fromkeys(names)))
 
 
 @register.filter
@@ -216,3 +216,9 @@ def line_count(text: str) -> int:
 @register.filter
 def percent(share: float) -> str:
     return f"{share:.0%}"
+
+
+@register.filter
+def goal(ratio: float) -> str:
+    """A speedup somebody asked for, as it was typed: `1.5×`."""
+    return f"{ratio:g}×"

@@ -1,0 +1,171 @@
+"""The run page in a real browser, against a server without sockets: all it shows came by polling.
+
+What needs a socket, a worker or a cut wire is the end-to-end test's.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.test import Client
+from playwright.sync_api import Locator, Page, expect, sync_playwright
+from pytest_django.live_server_helper import LiveServer
+
+from runner.events import NotePayload, RunPayload, RunStatus
+from tests.factories import make_candidate, make_event, make_run, make_user
+from webapp.runs.models import Run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
+Open = Callable[[str], Page]
+
+
+@pytest.fixture
+def open_page(
+    live_server: LiveServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Open]:
+    """Opens an address of a signed-in reader. Any error of a script fails the test."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("Chromium is not installed: apt-get install chromium")
+    # Playwright keeps an event loop in this thread; the rows are still only read in between.
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+    client.force_login(make_user("alice"))
+    cookie = {"name": "sessionid", "value": client.cookies["sessionid"].value}
+    errors: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        context = browser.new_context(viewport={"width": 1400, "height": 800})
+        context.add_cookies([{**cookie, "url": live_server.url}])
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+
+        def open_address(address: str) -> Page:
+            page.goto(live_server.url + address)
+            return page
+
+        yield open_address
+        browser.close()
+    assert errors == []
+
+
+def seqs(page: Page) -> list[int]:
+    rows = page.locator("[data-trace] .ev")
+    return [int(seq) for seq in rows.evaluate_all("rows => rows.map(row => row.dataset.seq)")]
+
+
+def last_row(run: Run, page: Page) -> Locator:
+    run.refresh_from_db()
+    return page.locator(f"#seq-{run.last_seq}")
+
+
+def test_without_a_socket_the_page_still_shows_every_step_and_the_end(open_page: Open) -> None:
+    run = make_run("running", candidates=2)
+    page = open_page(f"/runs/{run.pk}/")
+    for number in range(3):
+        make_event(run, NotePayload("bob", f"late note {number}"))
+    expect(last_row(run, page)).to_be_visible(timeout=20_000)
+    expect(page.locator("[data-health]")).to_contain_text("polling", timeout=20_000)
+    make_event(run, RunPayload(RunStatus.finished, "the budget is used"))
+    expect(page.locator("[data-health]")).to_contain_text("ended", timeout=20_000)
+    expect(page.locator("#run-title")).to_contain_text("the budget is used")
+    run.refresh_from_db()
+    assert seqs(page) == list(range(1, run.last_seq + 1))
+
+
+def test_a_reader_who_scrolled_up_is_not_moved_and_is_told_how_much_is_new(
+    open_page: Open,
+) -> None:
+    run = make_run("running", candidates=8)
+    page = open_page(f"/runs/{run.pk}/")
+    page.evaluate("scrollTo(0, 100)")
+    for number in range(3):
+        make_event(run, NotePayload("bob", f"late note {number}"))
+    new = page.locator("[data-new]")
+    expect(new).to_have_text("3 new ↓", timeout=20_000)
+    assert page.evaluate("scrollY") == 100
+    new.click()
+    expect(last_row(run, page)).to_be_in_viewport()
+    expect(new).to_be_hidden()
+
+
+def test_keys_step_through_the_trace_and_stand_down_inside_inputs(open_page: Open) -> None:
+    run = make_run("finished", candidates=3)
+    page = open_page(f"/runs/{run.pk}/")
+    focused = "document.activeElement.id"
+    page.keyboard.press("j")
+    assert page.evaluate(focused) == "seq-1"
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    assert page.evaluate(focused) == "seq-1"
+    page.keyboard.press("c")
+    first = run.candidates.get(number=1)
+    assert page.evaluate(focused) == f"seq-{first.seq}"
+    page.keyboard.press("j")
+    page.keyboard.press("e")
+    assert page.locator(f"#seq-{first.seq + 1} details[open]").count() >= 2
+    page.keyboard.press("/")
+    page.keyboard.type("jck")
+    expect(page.locator("[data-find]")).to_have_value("jck")
+    page.keyboard.press("?")
+    expect(page.locator("[data-shortcuts]")).to_be_hidden()
+
+
+def test_finding_hides_other_steps_and_the_outline_jumps_with_a_link_to_share(
+    open_page: Open,
+) -> None:
+    run = make_run("finished", candidates=4)
+    make_candidate(run, idea="Prefetch two rows ahead.")
+    page = open_page(f"/runs/{run.pk}/")
+    page.locator("[data-find]").fill("prefetch two")
+    shown = page.locator("[data-trace] .ev:not(.filtered)")
+    expect(shown.first).to_contain_text("Prefetch two rows ahead.")
+    assert 1 <= shown.count() <= 2
+    page.locator("[data-find]").fill("")
+    page.locator("#out-c3").click()
+    seq = run.candidates.get(number=3).seq
+    expect(page).to_have_url(re.compile(rf"\?seq={seq}#seq-{seq}$"))
+    expect(page.locator(f"#seq-{seq}")).to_be_in_viewport()
+    page.reload()
+    expect(page.locator(f"#seq-{seq}")).to_be_in_viewport()
+
+
+def test_earlier_steps_load_in_place(open_page: Open) -> None:
+    run = make_run("finished")
+    for number in range(230):
+        make_event(run, NotePayload("bob", f"note {number}"))
+    page = open_page(f"/runs/{run.pk}/")
+    run.refresh_from_db()
+    page.get_by_role("link", name=re.compile("Load earlier")).click()
+    expect(page.locator("#seq-1")).to_be_attached()
+    assert seqs(page) == list(range(1, run.last_seq + 1))
+
+
+def test_stopping_asks_first(open_page: Open) -> None:
+    run = make_run("running", candidates=1)
+    page = open_page(f"/runs/{run.pk}/")
+    page.locator("#act-stop").click()
+    page.get_by_role("button", name="Keep running").click()
+    run.refresh_from_db()
+    assert run.stop_requested_by == ""
+    page.locator("#act-stop").click()
+    page.get_by_role("button", name="Stop the run").click()
+    expect(page.locator("#run-title")).to_contain_text("stopping…")
+    run.refresh_from_db()
+    assert run.stop_requested_by == "alice"
+
+
+def test_a_choice_in_the_launch_form_refreshes_its_side_and_keeps_what_was_typed(
+    open_page: Open,
+) -> None:
+    page = open_page("/runs/new/?problem=softmax")
+    page.get_by_label("Goal").fill("1.7")
+    page.get_by_label("Problem").select_option("matmul")
+    page.get_by_label("Seed").fill("41")
+    expect(page.locator("#launch-side")).to_contain_text("of matmul on host")
+    expect(page.get_by_label("Goal")).to_have_value("1.7")
+    expect(page.get_by_label("Seed")).to_have_value("41")
