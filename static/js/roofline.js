@@ -28,7 +28,9 @@ function time(us) {
 }
 
 // Plotly reads a little HTML in its texts, and names may come from anywhere.
-const plain = (text) => String(text).replace(/[<>&]/g, (sign) => ({ "<": "‹", ">": "›", "&": "＆" })[sign]);
+const plain = (text) => String(text)
+  .replace(/[<>&]/g, (sign) => ({ "<": "‹", ">": "›", "&": "＆" })[sign])
+  .replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, "�");
 
 function roofTraces(theme) {
   return data.lines.map((line) => {

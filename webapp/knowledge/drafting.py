@@ -130,7 +130,9 @@ def device_scope(evaluation: Evaluation) -> str:
 
 
 def versions_scope(evaluation: Evaluation) -> str:
-    return ", ".join(f"{name} {version}" for name, version in evaluation.versions.items())
+    """Short ones first: a compiler's flags would push the rest out of sight."""
+    items = sorted(evaluation.versions.items(), key=lambda item: len(item[1]))
+    return ", ".join(f"{name} {version}" for name, version in items)
 
 
 def shapes_scope(evaluation: Evaluation) -> str:

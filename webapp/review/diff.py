@@ -130,7 +130,8 @@ def short_diff(
     Render with `{% include "review/_diff_unified.html" with short=... %}`.
     """
     diff = diff_sources(parent_source, source, language)
-    shown = [region for region in diff.regions(context=1) if not region.folded]
+    regions = diff.regions(context=1)
+    shown = [region for region in regions if any(row.kind != "same" for row in region.rows)]
     lines = [line for region in shown for line in region.unified]
     more = sum(line.sign != " " for line in lines[limit_lines:])
     return ShortDiff(tuple(lines[:limit_lines]), more, diff.added, diff.removed, diff.notes)
@@ -293,8 +294,14 @@ def _bridged(opcodes: list[Opcode], a: list[str]) -> list[Opcode]:
 
 
 def _flags(words: list[str], pieces: list[tuple[str, int, int]]) -> list[tuple[int, bool]]:
-    """(characters, changed) runs over a line."""
-    return [(len("".join(words[start:end])), tag != "equal") for tag, start, end in pieces]
+    """(characters, changed) runs over a line; neighbours that are alike make one run."""
+    runs: list[tuple[int, bool]] = []
+    for tag, start, end in pieces:
+        length, changed = len("".join(words[start:end])), tag != "equal"
+        if runs and runs[-1][1] == changed:
+            length += runs.pop()[0]
+        runs.append((length, changed))
+    return runs
 
 
 def _mark(line: Line, runs: list[tuple[int, bool]]) -> Line:

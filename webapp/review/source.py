@@ -98,10 +98,11 @@ def split_lines(text: str) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
-def read_source(text: str, language: str = "") -> Source:
-    """The lines of a source in the colours of its language."""
+def read_source(text: str, language: str = "", within_s: float = COLOUR_DEADLINE_S) -> Source:
+    """The lines of a source in the colours of its language, as far as `within_s` allows."""
     note = _why_plain(text, language)
-    coloured = [Span(text)] if note or language not in LEXERS else _coloured(text, language)
+    plain = note or language not in LEXERS
+    coloured = [Span(text)] if plain else _coloured(text, language, within_s)
     lines = []
     for number, spans in enumerate(_by_line(coloured), start=1):
         newline = spans[-1].text.endswith("\n")
@@ -129,9 +130,9 @@ def _lexer(language: str) -> Lexer:
     return get_lexer_by_name(LEXERS[language])
 
 
-def _coloured(text: str, language: str) -> Iterator[Span]:
+def _coloured(text: str, language: str, within_s: float) -> Iterator[Span]:
     """Token by token until the deadline; whatever is left after it comes as one plain span."""
-    deadline = time.monotonic() + COLOUR_DEADLINE_S
+    deadline = time.monotonic() + within_s
     end = 0
     for start, kind, value in _lexer(language).get_tokens_unprocessed(text):
         if start != end or not value or time.monotonic() > deadline:
