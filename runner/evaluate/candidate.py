@@ -39,6 +39,9 @@ def warm() -> None:
     torch.set_num_threads(1)
     torch.softmax(torch.ones(2, 2), dim=-1)
     interpreter.warm()
+    if os.environ.get("CUDA_VISIBLE_DEVICES"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module("triton")
 
 
 def serve(channel: Channel) -> None:

@@ -115,9 +115,13 @@ def _memory() -> str:
 
 
 def _gpu(index: int, uuid: str) -> DeviceInfo:
-    rows = _smi(["--query-gpu=" + ",".join(_FIELDS), f"--id={uuid}"])
-    values = dict(zip(_FIELDS.values(), rows[0], strict=True))
-    model, uuid = values.pop("model"), values.pop("uuid")
+    """Older drivers know fewer fields and then refuse the whole query: the least is asked again."""
+    values: dict[str, str] = {}
+    for fields in (list(_FIELDS), ["name", "uuid", "driver_version"]):
+        if rows := _smi(["--query-gpu=" + ",".join(fields), f"--id={uuid}"]):
+            values = dict(zip((_FIELDS[field] for field in fields), rows[0], strict=True))
+            break
+    model, uuid = values.pop("model", "NVIDIA GPU"), values.pop("uuid", uuid)
     foreign = _smi(["--query-compute-apps=pid,used_memory", f"--id={uuid}"])
     values["foreign processes"] = str(len(foreign))
     values["host"] = _model()

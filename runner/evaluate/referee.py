@@ -51,6 +51,7 @@ def serve(channel: Channel) -> None:
         if message["do"] == "open":
             if case is not None:
                 case.close()
+            message["given_outputs"] = start["given_outputs"]
             case = OpenCase(problem, module, clock, message, channel.take_descriptors())
             channel.send({"nonce": message["nonce"]})
             continue
@@ -92,6 +93,7 @@ class OpenCase:
     ) -> None:
         self.case = next(case for case in problem.cases if case.name == message["case"])
         self.problem, self.module, self.clock = problem, module, clock
+        self.given_outputs = message["given_outputs"]
         self.layout = from_json(Layout, message["layout"])
         shared, private = descriptors
         self.shared = Mapped(shared, self.layout)
@@ -187,10 +189,14 @@ class OpenCase:
         return {"ns": elapsed_ns}
 
     def _bind(self, name: str, number: int) -> Callable[[], Any]:
-        """A baseline with an `out` parameter writes to given buffers, as a C++ candidate does."""
+        """A baseline does about its output what the candidate does.
+
+        Against C++ it writes to given buffers, where it has an `out` parameter; against a Python
+        module, which returns tensors of its own, it allocates.
+        """
         function = self.module.BASELINES[name]
         inputs = self.pristine[number]
-        if self.mine is None or not accepts_out(function):
+        if self.mine is None or not self.given_outputs or not accepts_out(function):
             return lambda: function(*inputs)
         outputs = tuple(shared_tensor(self.mine, region) for region in self.outputs(number))
         out = outputs[0] if len(outputs) == 1 else outputs

@@ -115,7 +115,8 @@ class Session:
     def start(self, language: str, artifact: str, cases: Sequence[Case]) -> None:
         """Start both processes' work; the candidate's code is loaded. Raises CaseFailed."""
         common = {"threads": cpu_count(), "kind": self.kind}
-        hello = self._referee({"problem": self.problem.slug, **common})
+        given = language == "cpp"
+        hello = self._referee({"problem": self.problem.slug, "given_outputs": given, **common})
         self.baselines, self.versions = hello["baselines"], hello["versions"]
         dtypes = dict.fromkeys(case.dtype for case in cases)
         symbols = {
