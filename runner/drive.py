@@ -29,7 +29,7 @@ from runner.events import (
     Sink,
     ToolCallPayload,
 )
-from runner.results import Evaluation, Verdict
+from runner.results import Ceiling, Evaluation, Verdict
 from runner.spec import EvaluationSpec, RunSpec, SpecError
 from runner.state import RunState
 
@@ -53,6 +53,10 @@ class Evaluator(Protocol):
         A failing kernel is a result. Raises Interrupted, EvaluationCancelled after a stop request,
         or SpecError when the request itself cannot be met.
         """
+        ...
+
+    def ceilings(self, device: str) -> tuple[Ceiling, ...]:
+        """The roofs of the device as far as they are known now, without waiting for anybody."""
         ...
 
 
@@ -140,13 +144,13 @@ class Loop:
     def open(self) -> None:
         """Write the first event, or the event that says the run goes on."""
         if self.state.last_seq == 0:
-            self._emit(RunPayload(RunStatus.running, _opening(self.spec), self.spec))
+            self._pass_to(RunStatus.running, _opening(self.spec), self.spec)
         elif not self.state.started:
-            self._emit(RunPayload(RunStatus.running, _opening(self.spec)))
+            self._pass_to(RunStatus.running, _opening(self.spec))
         else:
             used = _count(self.state.evaluations_used, "evaluation")
             reason = f"resumed after event {self.state.last_seq}, {used} done"
-            self._emit(RunPayload(RunStatus.running, reason))
+            self._pass_to(RunStatus.running, reason)
         self._report_budget()
 
     def ending(self) -> Ending | None:
@@ -213,7 +217,7 @@ class Loop:
         self._report_budget()
 
     def close(self, ending: Ending) -> RunStatus:
-        self._emit(RunPayload(ending.status, ending.reason))
+        self._pass_to(ending.status, ending.reason)
         return ending.status
 
     def fail(self, error: Exception) -> None:
@@ -222,6 +226,11 @@ class Loop:
         trace = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS:]
         self._emit(HarnessErrorPayload(self._step(), words, trace))
         self._emit(RunPayload(RunStatus.failed, f"a defect of the harness ended the run: {words}"))
+
+    def _pass_to(self, status: RunStatus, reason: str, spec: RunSpec | None = None) -> None:
+        known = self.state.ceilings
+        roofs = () if known else self._evaluator.ceilings(self.spec.device)
+        self._emit(RunPayload(status, reason, spec, roofs))
 
     def _emit(self, payload: Any, artifacts: Mapping[str, bytes] | None = None) -> None:
         event = self._log.emit(payload, artifacts)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from runner.results import Evaluation
+from runner.results import Ceiling, Evaluation
 from runner.spec import Budgets, RunSpec
 from runner.wire import from_json, to_json
 
@@ -48,11 +48,16 @@ class RunStatus(StrEnum):
 
 @dataclass(frozen=True)
 class RunPayload:
-    """Lifecycle: `status` after this event and why. `spec` only on the first event of a run."""
+    """Lifecycle: `status` after this event and why. `spec` only on the first event of a run.
+
+    `ceilings` are the device's roofs, on the first event at which they were known: an archive that
+    is read elsewhere can then still be held against the device it was measured on.
+    """
 
     status: RunStatus
     reason: str
     spec: RunSpec | None = None
+    ceilings: tuple[Ceiling, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from types import FrameType
 
 from runner import evaluate
 from runner.drive import EvaluationCancelled
+from runner.evaluate.ceilings import ceilings
 from runner.events import ControlPayload
-from runner.results import Evaluation
+from runner.results import Ceiling, Evaluation
 from runner.spec import EvaluationSpec
 
 
@@ -29,6 +30,10 @@ class LocalEvaluator:
             return evaluate.evaluate(spec, cancel=self._cancel, progress=progress)
         except evaluate.Cancelled as error:
             raise EvaluationCancelled from error
+
+    def ceilings(self, device: str) -> tuple[Ceiling, ...]:
+        """Measured on the first run of a machine, which takes some seconds, and kept."""
+        return ceilings(device)
 
 
 class TerminalControl:

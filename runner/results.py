@@ -63,8 +63,8 @@ class Timing:
     def __post_init__(self) -> None:
         if min(self.median_us, self.baseline_us, self.speedup) <= 0 or self.samples < 1:
             raise ValueError("a timing needs positive times and at least one sample")
-        if not self.ci95[0] <= self.ci95[1]:
-            raise ValueError("ci95 must be ordered")
+        if not 0 < self.ci95[0] <= self.ci95[1]:
+            raise ValueError("ci95 must be positive and ordered")
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,20 @@ class Evaluation:
         low = self._geometric_mean([case.timing.ci95[0] for case in self.scored if case.timing])
         high = self._geometric_mean([case.timing.ci95[1] for case in self.scored if case.timing])
         return None if low is None or high is None else (low, high)
+
+    @property
+    def floor(self) -> float | None:
+        """What the speedup is at least, with 95% confidence: candidates are ranked by this.
+
+        Ranked by the middle of the interval, the noisiest measurement would win.
+        """
+        return self.ci95[0] if self.ci95 else None
+
+    def better_than(self, other: Evaluation | None) -> bool:
+        """True for a measured evaluation that outranks `other`, or that has nobody to outrank."""
+        if self.floor is None:
+            return False
+        return other is None or other.floor is None or self.floor > other.floor
 
     def _geometric_mean(self, values: list[float]) -> float | None:
         if self.verdict is not Verdict.passed or not values or len(values) != len(self.scored):

@@ -24,7 +24,7 @@ from runner.events import (
     RunStatus,
     ToolCallPayload,
 )
-from runner.results import Evaluation, Verdict
+from runner.results import Ceiling, Evaluation
 from runner.spec import RunSpec
 
 
@@ -49,6 +49,7 @@ class RunState:
     candidates: dict[int, CandidatePayload] = field(default_factory=dict)
     evaluations: dict[int, Evaluation] = field(default_factory=dict)
     best: int | None = None
+    ceilings: tuple[Ceiling, ...] = ()
     stop: ControlPayload | None = None
     said: MessagePayload | None = None
     budget: BudgetPayload | None = None
@@ -91,9 +92,9 @@ class RunState:
 
     @property
     def ranked(self) -> tuple[int, ...]:
-        """Candidates with a speedup, fastest first; equal ones in order of number."""
-        speedups = {n: e.speedup for n, e in self.evaluations.items() if e.speedup is not None}
-        return tuple(sorted(speedups, key=lambda number: (-speedups[number], number)))
+        """Candidates with a speedup, best first by `Evaluation.floor`; equal ones by number."""
+        floors = {n: e.floor for n, e in self.evaluations.items() if e.floor is not None}
+        return tuple(sorted(floors, key=lambda number: (-floors[number], number)))
 
     @property
     def frontier(self) -> tuple[int, ...]:
@@ -153,6 +154,7 @@ class RunState:
             "status": payload.status,
             "reason": payload.reason,
             "started": self.started or payload.status is RunStatus.running,
+            "ceilings": self.ceilings or payload.ceilings,
         }
 
     def _candidate_changes(self, event: Event) -> dict[str, Any]:
@@ -176,10 +178,8 @@ class RunState:
             raise BrokenLog(f"event {event.seq}: evaluates c{number} a second time")
         evaluation = payload.evaluation
         best, champion = self.best, self.best_evaluation
-        if evaluation.verdict is Verdict.passed and evaluation.speedup is not None:
-            record = champion.speedup if champion else None
-            if record is None or evaluation.speedup > record:
-                best = number
+        if evaluation.better_than(champion):
+            best = number
         return {
             "evaluations": {**self.evaluations, number: evaluation},
             "best": best,

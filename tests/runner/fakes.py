@@ -14,7 +14,15 @@ from datetime import UTC, datetime, timedelta
 from runner.drive import Interrupted
 from runner.events import ControlPayload, Event
 from runner.log import MemoryLog
-from runner.results import CaseResult, DeviceInfo, Evaluation, Outcome, Timing, Verdict
+from runner.results import (
+    CaseResult,
+    Ceiling,
+    DeviceInfo,
+    Evaluation,
+    Outcome,
+    Timing,
+    Verdict,
+)
 from runner.spec import EvaluationSpec
 
 RUN = "3f2b8c1e-5a4d-4e6f-9b7a-0c1d2e3f4a5b"
@@ -30,10 +38,13 @@ def make_evaluation(
     source: str = "",
     output: str = "",
     cases: Iterable[tuple[str, float]] = (),
+    spread: float = 0.01,
 ) -> Evaluation:
-    """An evaluation whose cases have these speedups (one case by default), each ±1%."""
+    """An evaluation whose cases have these speedups (one case by default), each ± `spread`."""
     scored = list(cases) or ([("4096x2048-fp32", speedup)] if speedup is not None else [])
-    results = tuple(CaseResult(name, verdict, timing=_timing(ratio)) for name, ratio in scored)
+    results = tuple(
+        CaseResult(name, verdict, timing=_timing(ratio, spread)) for name, ratio in scored
+    )
     if verdict is not Verdict.passed:
         results = (CaseResult("4096x2048-fp32", verdict, reason),)
     return Evaluation(
@@ -50,13 +61,16 @@ def make_evaluation(
     )
 
 
-def _timing(ratio: float) -> Timing:
+def _timing(ratio: float, spread: float) -> Timing:
     us = 1000.0 / ratio
-    low, high = ratio * 0.99, ratio * 1.01
+    low, high = ratio * (1 - spread), ratio * (1 + spread)
     outcome = (
         Outcome.faster if low > 1 else Outcome.slower if high < 1 else Outcome.indistinguishable
     )
     return Timing("torch", us, us, us, 1000.0, 1000.0, 1000.0, ratio, (low, high), outcome, 30)
+
+
+ROOFS = (Ceiling("DRAM copy", "B/s", 4e10, "measured", "a copy of 1 GiB"),)
 
 
 class FakeEvaluator:
@@ -71,6 +85,9 @@ class FakeEvaluator:
         self.asked.append(number)
         self.specs.append(spec)
         return self.judge(spec.source)
+
+    def ceilings(self, device: str) -> tuple[Ceiling, ...]:
+        return ROOFS
 
 
 def by_first_line(source: str) -> Evaluation:

@@ -14,6 +14,7 @@ from runner.results import Evaluation, Verdict
 from runner.spec import Budgets, EvaluationSpec, RunSpec, SpecError
 from runner.state import RunState
 from tests.runner.fakes import (
+    ROOFS,
     FakeEvaluator,
     Requests,
     Seconds,
@@ -120,13 +121,16 @@ def test_a_stop_request_is_logged_and_ends_the_run_by_name() -> None:
 
 
 def test_a_stop_request_during_an_evaluation_leaves_its_candidate_unevaluated() -> None:
-    class Cancelling:
+    class Cancelling(FakeEvaluator):
         def evaluate(self, number: int, spec: EvaluationSpec) -> Evaluation:
             raise EvaluationCancelled
 
     log = make_log()
     control = Requests(None, None, stop_by("alice"))
-    assert drive(SPEC, log, Cancelling(), control, agent=script("1.2")) is RunStatus.stopped
+    assert (
+        drive(SPEC, log, Cancelling(by_first_line), control, agent=script("1.2"))
+        is RunStatus.stopped
+    )
     assert shape(log) == ["run", "message", "candidate", "tool_call", "control", "message", "run"]
 
 
@@ -139,6 +143,20 @@ def test_a_stop_request_of_an_interrupted_run_still_holds_after_the_resumption()
     status = drive(SPEC, cut, FakeEvaluator(by_first_line), again, agent=script("1.2"))
     assert status is RunStatus.stopped
     assert shape(cut) == ["run", "control", "run", "message", "run"]
+
+
+def test_the_first_event_that_can_keeps_the_roofs_of_the_device_and_no_other_does() -> None:
+    log = make_log()
+    drive(SPEC, log, FakeEvaluator(by_first_line), Requests(), agent=script("1.2"))
+    kept = [event.decoded.ceilings for event in log.events if event.type == "run"]
+    assert kept == [ROOFS, ()]
+    assert RunState.from_events(log.events).ceilings == ROOFS
+
+
+def test_a_noisy_candidate_does_not_outrank_a_sure_one() -> None:
+    sure, noisy = make_evaluation(1.5), make_evaluation(1.85, spread=0.5)
+    assert sure.better_than(noisy)
+    assert not noisy.better_than(sure)
 
 
 def test_a_shutdown_leaves_the_log_resumable() -> None:
@@ -172,16 +190,19 @@ def test_a_harness_that_keeps_failing_ends_the_run() -> None:
 
 
 def test_a_request_that_cannot_be_met_fails_the_run_with_its_remedy() -> None:
-    class NoCompiler:
+    class NoCompiler(FakeEvaluator):
         def evaluate(self, number: int, spec: EvaluationSpec) -> Evaluation:
             raise SpecError("language", "g++ is not installed.", "Install it.")
 
     log = make_log()
-    assert drive(SPEC, log, NoCompiler(), Requests(), agent=script("1.2")) is RunStatus.failed
+    assert (
+        drive(SPEC, log, NoCompiler(by_first_line), Requests(), agent=script("1.2"))
+        is RunStatus.failed
+    )
     assert last_reason(log) == "failed: language: g++ is not installed. Install it."
     unknown = make_log()
     spec = RunSpec("sofmax")
-    assert drive(spec, unknown, NoCompiler(), Requests()) is RunStatus.failed
+    assert drive(spec, unknown, NoCompiler(by_first_line), Requests()) is RunStatus.failed
     assert "no problem is called 'sofmax'" in last_reason(unknown)
 
 

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from runner.drive import EvaluationCancelled, Interrupted, drive
 from runner.events import ControlPayload, HarnessErrorPayload, RunPayload, RunStatus
-from runner.results import Evaluation
+from runner.results import Ceiling, Evaluation
 from runner.spec import EvaluationSpec, SpecError
 from runner.wire import canonical, from_json, to_json
 from webapp.fleet.models import Device
@@ -45,8 +45,12 @@ def drive_run(pk: int, shutdown: threading.Event, holder: str, *, away_s: float 
     A run whose device has no live worker for `away_s` is let go too.
     """
     device = Run.objects.values_list("device", flat=True).filter(pk=pk).first()
-    if device is None or not Device.objects.live().filter(name=device).exists():
-        return  # the reconciler says so on the row, and hints again when a worker is back
+    if (
+        shutdown.is_set()
+        or device is None
+        or not Device.objects.live().filter(name=device).exists()
+    ):
+        return  # the row still waits: the reconciler hints again when there is somebody
     token = Run.objects.take(pk, holder)
     if token is None:
         return
@@ -74,19 +78,18 @@ def _drive(run: Run, lease: Lease, control: DatabaseControl, evaluator: JobEvalu
 
 
 def hand_back(pk: int, lease: Lease, reason: str) -> None:
-    """Put a run back in the queue for whoever is free next, saying why."""
+    """Put a run back in the queue, saying why; the reconciler hints at it when it can go on."""
     released = lease.update(
         status=RunStatus.queued,
         reason=reason,
         lease_until=None,
         lease_holder="",
         fruitless_starts=0,
-        enqueued_at=timezone.now(),
-        hints_sent=1,
+        enqueued_at=None,
+        hints_sent=0,
     )
     if released:
         nudge_run(pk)
-        queues.send_run(pk)
 
 
 def _refuse_endless_restarts(run: Run) -> None:
@@ -162,6 +165,11 @@ class JobEvaluator:
                 served = self._served_until(spec.device, served)
                 remind_jobs(Job.objects.waiting().filter(pk=job.pk))
             self.control.shutdown.wait(POLL_S)
+
+    def ceilings(self, device: str) -> tuple[Ceiling, ...]:
+        """What the device's worker has measured so far; it may still be at it."""
+        row = Device.objects.filter(name=device).first()
+        return row.ceilings if row else ()
 
     def _adopt(self, number: int, spec: EvaluationSpec) -> Job:
         defaults: dict[str, Any] = {

@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any
 
 from runner.events import CandidatePayload, EvaluationPayload, Event, RunPayload, RunStatus
-from runner.results import Verdict
 from runner.wire import canonical, to_json
 from webapp.runs.models import Candidate, Run
 
@@ -88,11 +87,5 @@ def _apply_evaluation(run: Run, payload: EvaluationPayload, seq: int) -> None:
         raise ProjectionError(f"candidate {payload.candidate} is not there or was evaluated before")
     run.evaluations += 1
     run.fruitless_starts = 0
-    if evaluation.verdict is Verdict.passed and evaluation.speedup is not None:
-        _consider_as_best(run, run.candidates.get(number=payload.candidate))
-
-
-def _consider_as_best(run: Run, candidate: Candidate) -> None:
-    best = run.best.speedup if run.best else None
-    if best is None or (candidate.speedup is not None and candidate.speedup > best):
-        run.best = candidate
+    if evaluation.better_than(run.best.evaluation if run.best else None):
+        run.best = run.candidates.get(number=payload.candidate)
