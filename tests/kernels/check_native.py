@@ -15,7 +15,7 @@ import sys
 import torch
 
 from kernels.catalog import Case, Problem, load_problem
-from runner.evaluate.draws import draw
+from runner.evaluate.draws import DTYPES, draw
 from runner.evaluate.judge import Oracle
 from tests.kernels.references import reference_of
 
@@ -53,7 +53,8 @@ def check_case(problem: Problem, libraries: dict[str, ctypes.CDLL], case: Case, 
         draw(case.draws.get(a.name, a.draw), case.shape(a), case.dtype_of(a), generator)
         for a in problem.inputs
     ]
-    oracle = Oracle("y", reference_of(problem)(*[tensor.double() for tensor in drawn]))
+    wanted = reference_of(problem)(*[tensor.double() for tensor in drawn])
+    oracle = Oracle("y", wanted, DTYPES[case.dtype])
     blank = torch.full(case.shape(problem.outputs[0]), float("nan"))
     for shift in (0, 1):
         tensors = [*[placed(values, shift) for values in drawn], placed(blank, shift)]

@@ -49,7 +49,8 @@ def check(problem: Problem, module: ModuleType, case: Case, how: str) -> str:
     if output.dtype is not DTYPES[case.dtype]:
         return f"returned {output.dtype}"
     wanted = reference_of(problem)(*[tensor.double() for tensor in inputs])
-    return Oracle("y", wanted).judge(output, tolerance_for(problem, case.dtype)).reason
+    oracle = Oracle("y", wanted, DTYPES[case.dtype])
+    return oracle.judge(output, tolerance_for(problem, case.dtype)).reason
 
 
 def main(slug: str, constants: str, *rest: str) -> None:

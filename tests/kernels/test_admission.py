@@ -82,7 +82,7 @@ DEGENERATE: dict[str, Callable[[Problem, Case], torch.Tensor]] = {
 
 
 def judge(problem: Problem, case: Case, output: torch.Tensor) -> Verdict:
-    oracle = Oracle("y", expected(problem, drawn(problem, case, 0)))
+    oracle = Oracle("y", expected(problem, drawn(problem, case, 0)), DTYPES[case.dtype])
     return oracle.judge(output.to(DTYPES[case.dtype]), problem.tolerances[case.dtype]).verdict
 
 

@@ -101,11 +101,14 @@ def test_the_kernel_is_right_on_every_case_with_default_and_sampled_constants(
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the flags name an x86-64 baseline")
+@pytest.mark.parametrize("flags", [(), ("-U__SSE2__",)], ids=["streaming", "no-streaming"])
 @pytest.mark.parametrize("slug", slugs())
-def test_the_kernel_is_right_on_a_cpu_without_wide_vectors(slug: str, tmp_path: Path) -> None:
+def test_the_kernel_is_right_on_a_cpu_without_wide_vectors(
+    slug: str, flags: tuple[str, ...], tmp_path: Path
+) -> None:
     problem = load_problem(slug)
     widest = {p.name: max(p.values) for p in kernel_of(problem).parameters}
-    libraries = build_all(problem, [widest], tmp_path, OLD_CPU)
+    libraries = build_all(problem, [widest], tmp_path, (*OLD_CPU, *flags))
     assert faults(problem, "host-quick", libraries) == []
 
 
