@@ -222,3 +222,9 @@ def percent(share: float) -> str:
 def goal(ratio: float) -> str:
     """A speedup somebody asked for, as it was typed: `1.5×`."""
     return f"{ratio:g}×"
+
+
+@register.filter
+def words(name: str) -> str:
+    """`fresh_inputs` as people write it."""
+    return name.replace("_", " ")
