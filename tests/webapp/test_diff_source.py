@@ -119,5 +119,6 @@ def test_sources_that_could_stall_the_colouring_are_shown_plain(text: str, said:
 def test_colouring_that_takes_too_long_goes_on_plainly() -> None:
     text = "return 1; // done\n" * 50
     source = read_source(text, "cpp", within_s=0)
+    assert source.note == "No syntax colours from line 1 on: it took too long."
     assert joined(source) == text
     assert {span.css for line in source.lines for span in line.spans} == {""}

@@ -183,6 +183,38 @@ def test_an_artifact_that_is_gone_is_said_and_not_an_error(alice: Client) -> Non
     assert alice.get("/artifacts/..%2f..%2fsecret_key/").status_code == 404
 
 
+def test_a_number_of_another_source_is_called_out(alice: Client) -> None:
+    run = make_run("finished")
+    make_candidate(run, source=SOURCE)
+    assert "judged another source" not in page_of(alice, f"/runs/{run.pk}/c/1/")
+    make_candidate(run, source=SOURCE, evaluation=make_evaluation(source="something else"))
+    assert "judged another source" in page_of(alice, f"/runs/{run.pk}/c/2/")
+
+
+@pytest.mark.parametrize(
+    ("output", "link"),
+    [
+        ("candidate.cpp:3:5: error: x", '<a href="#L3">candidate.cpp:3</a>:5: error: x'),
+        ('File "candidate.py", line 12, in run', '<a href="#L12">candidate.py&quot;, line 12</a>'),
+    ],
+)
+def test_compiler_messages_lead_to_their_line(alice: Client, output: str, link: str) -> None:
+    run = make_run("finished")
+    found = replace(make_evaluation("compile_error"), compile_output=f"{SCRIPT}\n{output}\n")
+    make_candidate(run, "compile_error", evaluation=found)
+    page = page_of(alice, f"/runs/{run.pk}/c/1/")
+    assert link in page
+    assert SCRIPT not in page
+
+
+def test_neighbours_are_one_key_away(alice: Client) -> None:
+    run = make_run("finished", candidates=3)
+    page = page_of(alice, f"/runs/{run.pk}/c/2/")
+    assert f'rel="prev" data-previous href="/runs/{run.pk}/c/1/"' in page
+    assert f'rel="next" data-next href="/runs/{run.pk}/c/3/"' in page
+    assert 'rel="prev"' not in page_of(alice, f"/runs/{run.pk}/c/1/")
+
+
 def test_every_line_of_the_source_has_an_address(alice: Client) -> None:
     run = make_run("finished")
     make_candidate(run, source=SOURCE)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 from runner.results import CaseResult, Evaluation, Outcome
 from webapp.review.diff import Diff, diff_sources
@@ -259,10 +259,11 @@ def options(sides: Sides) -> list[tuple[Run, list[Option]]]:
     """What the pickers offer: the runs of both sides and the latest others, grouped by run."""
     chosen = [side.run_id for side in (sides.a, sides.b) if side]
     problems = {side.run.problem for side in (sides.a, sides.b) if side}
-    recent = Run.objects.exclude(candidates=None)
+    has_candidates = Exists(Candidate.objects.filter(run=OuterRef("pk")))
+    recent = Run.objects.filter(has_candidates).order_by("-pk")
     if problems:
         recent = recent.filter(problem__in=problems)
-    latest = list(recent.distinct().order_by("-pk").values_list("pk", flat=True)[:MAX_RUNS])
+    latest = list(recent.values_list("pk", flat=True)[:MAX_RUNS])
     rows = (
         Candidate.objects.filter(Q(run__in=chosen) | Q(run__in=latest))
         .select_related("run")

@@ -129,6 +129,21 @@ class Dossier:
     def best(self) -> Candidate | None:
         return next((c for c in self.family if c.pk == self.run.best_id), None)
 
+    @property
+    def previous(self) -> Candidate | None:
+        number = self.candidate.number
+        return next((c for c in reversed(self.family) if c.number < number), None)
+
+    @property
+    def next(self) -> Candidate | None:
+        return next((c for c in self.family if c.number > self.candidate.number), None)
+
+    @property
+    def judged_another(self) -> bool:
+        """The evaluation is bound to the hash of what it judged; any other number is not ours."""
+        judged = self.evaluation.source_sha256 if self.evaluation else ""
+        return bool(judged) and judged != self.candidate.source_sha256
+
     @cached_property
     def children(self) -> list[Candidate]:
         return [c for c in self.family if c.parent_id == self.candidate.pk]

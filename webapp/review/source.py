@@ -12,7 +12,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import groupby
 
 from pygments.lexer import Lexer
@@ -98,13 +98,15 @@ def split_lines(text: str) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
+@lru_cache(maxsize=64)
 def read_source(text: str, language: str = "", within_s: float = COLOUR_DEADLINE_S) -> Source:
     """The lines of a source in the colours of its language, as far as `within_s` allows."""
     note = _why_plain(text, language)
-    plain = note or language not in LEXERS
-    coloured = [Span(text)] if plain else _coloured(text, language, within_s)
+    spans_of_text = [Span(text)]
+    if language in LEXERS and not note:
+        spans_of_text, note = _coloured(text, language, within_s)
     lines = []
-    for number, spans in enumerate(_by_line(coloured), start=1):
+    for number, spans in enumerate(_by_line(spans_of_text), start=1):
         newline = spans[-1].text.endswith("\n")
         if newline:
             last = spans.pop()
@@ -130,17 +132,22 @@ def _lexer(language: str) -> Lexer:
     return get_lexer_by_name(LEXERS[language])
 
 
-def _coloured(text: str, language: str, within_s: float) -> Iterator[Span]:
-    """Token by token until the deadline; whatever is left after it comes as one plain span."""
-    deadline = time.monotonic() + within_s
-    end = 0
+def _coloured(text: str, language: str, within_s: float) -> tuple[list[Span], str]:
+    """Token by token until the deadline; what is left after it is one plain span, and a note.
+
+    The clock is this thread's own: on a busy machine an honest source must not turn grey.
+    """
+    deadline = time.thread_time() + within_s
+    spans, end = [], 0
     for start, kind, value in _lexer(language).get_tokens_unprocessed(text):
-        if start != end or not value or time.monotonic() > deadline:
+        if start != end or not value or time.thread_time() > deadline:
             break
-        yield Span(value, css_class(kind))
+        spans.append(Span(value, css_class(kind)))
         end = start + len(value)
-    if end < len(text):
-        yield Span(text[end:])
+    if end == len(text):
+        return spans, ""
+    line = text.count("\n", 0, end) + 1
+    return [*spans, Span(text[end:])], f"No syntax colours from line {line} on: it took too long."
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -13,6 +14,10 @@ from webapp.review.source import FOLD_LINE_AT, Line, Span
 
 register = template.Library()
 
+# As g++ and nvcc write it, and as Python's tracebacks do, of the candidate's own file.
+_LOCATION = re.compile(
+    r'candidate\.\w{1,4}:(?P<cpp>\d{1,7})|candidate\.py", line (?P<python>\d{1,7})'
+)
 FOLDED_CHARS = 100_000  # of one line in the page; a longer rest is left to the download
 
 
@@ -34,6 +39,21 @@ def code(line: Line, side: str = "") -> SafeString:
         f"{line.length:,}",
         _spans(shown, side),
         f"… {missing:,} more characters: see the download" if missing else "",
+    )
+
+
+@register.filter
+def source_links(output: str) -> SafeString:
+    """Compiler output or a traceback; what names a line of the candidate leads to that line."""
+    parts = []
+    end = 0
+    for match in _LOCATION.finditer(output):
+        number = match["cpp"] or match["python"]
+        link = format_html('<a href="#L{}">{}</a>', number, match.group())
+        parts.append(format_html("{}{}", output[end : match.start()], link))
+        end = match.end()
+    return format_html(
+        "{}{}", format_html_join("", "{}", ((part,) for part in parts)), output[end:]
     )
 
 
