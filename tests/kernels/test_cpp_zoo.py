@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import json
+import os
 import platform
 import random
 import re
@@ -65,7 +66,9 @@ def faults(problem: Problem, case_set: str, libraries: dict[str, dict[str, int]]
     """What a child process finds wrong; every library must have met every case twice."""
     module = "tests.kernels.check_native"
     command = [sys.executable, "-m", module, problem.slug, case_set, *libraries]
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    # Threads that wait must not spin: the other core may be at work on another test.
+    environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}
+    finished = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
     lines = [json.loads(line) for line in finished.stdout.splitlines()]
     assert len(lines) == 2 * len(libraries) * len(problem.cases_in(case_set))
