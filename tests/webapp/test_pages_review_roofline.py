@@ -12,18 +12,21 @@ from math import isclose
 import pytest
 from django.test import Client
 
+from runner.events import RunPayload, RunStatus
 from runner.results import CaseResult, Ceiling, Evaluation, Verdict
 from runner.wire import canonical, to_json
 from tests.factories import (
     HOST,
     make_candidate,
     make_evaluation,
+    make_event,
     make_run,
     make_timing,
     make_user,
 )
 from webapp.fleet.models import Device
 from webapp.review.roofline import Measured, Roofline, Roofs
+from webapp.runs.models import Run
 
 DRAM = Ceiling("DRAM copy", "B/s", 40e9, "measured", "best of many")
 CACHE = Ceiling("L2 copy", "B/s", 160e9, "measured", "best of many")
@@ -192,8 +195,18 @@ def test_a_run_of_another_device_is_not_put_under_our_roofs(alice: Client) -> No
     elsewhere = replace(HOST, model="Other CPU", uuid="host-other")
     make_candidate(run, evaluation=replace(make_evaluation(), device=elsewhere))
     page = alice.get(f"/runs/{run.pk}/roofline/").content.decode()
-    assert "No ceilings measured for this device: Other CPU (host)" in page
+    assert "No ceilings measured for this device: for Other CPU (host)" in page
     assert "DRAM copy" not in page
+
+
+@pytest.mark.django_db
+def test_an_imported_run_brings_its_roofs_in_its_log(alice: Client) -> None:
+    run = make_run("running", candidates=1)
+    make_event(run, RunPayload(RunStatus.finished, "done", ceilings=(CACHE, FMA)))
+    Run.objects.filter(pk=run.pk).update(imported=True)
+    page = alice.get(f"/runs/{run.pk}/roofline/").content.decode()
+    assert "as this run&#x27;s log holds them" in page
+    assert "of L2 copy" in page
 
 
 @pytest.mark.django_db

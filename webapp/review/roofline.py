@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from runner.events import EventType
 from runner.results import CaseResult, Ceiling, DeviceInfo, Evaluation
 from runner.wire import to_json
 from webapp.fleet.models import Device
@@ -24,10 +25,14 @@ MEMORY, COMPUTE = "B/s", "FLOP/s"
 
 @dataclass(frozen=True)
 class Roofs:
-    """The ceilings of the device that a run was measured on; `reason` says why there are none."""
+    """The ceilings of the device that a run was measured on, and where they were found.
+
+    `reason` says why there are none.
+    """
 
     ceilings: tuple[Ceiling, ...]
     reason: str = ""
+    origin: str = ""
 
     @property
     def known(self) -> tuple[Ceiling, ...]:
@@ -60,7 +65,14 @@ def _value(roof: Ceiling) -> float:
 
 
 def roofs_for(run: Run, device: DeviceInfo | None) -> Roofs:
-    """The roofs of the very device that `device` names, else of the one the run is queued for."""
+    """The roofs that the run's own log holds: they were known when it ran, and travel with it.
+
+    A log without any takes them from the fleet: from the very device that `device` names, or from
+    the one that the run waits for.
+    """
+    known = run.events.filter(type=EventType.run.value, body__contains='"ceilings":[{').first()
+    if known is not None:
+        return Roofs(known.log.decoded.ceilings, origin="as this run's log holds them")
     rows = list(Device.objects.exclude(info_text=""))
     if device is not None:
         rows = [row for row in rows if row.info and row.info.uuid == device.uuid]
@@ -68,11 +80,12 @@ def roofs_for(run: Run, device: DeviceInfo | None) -> Roofs:
         rows = [row for row in rows if row.name == run.device and not run.imported]
     for row in rows:
         if row.ceilings:
-            return Roofs(row.ceilings)
+            return Roofs(row.ceilings, origin="as this fleet last measured them")
     name = f"{device.model} ({device.name})" if device else run.device
     if rows:
         return Roofs((), f"The ceilings of {name} are not measured yet. {rows[0].problem}".strip())
-    return Roofs((), f"No ceilings measured for this device: {name} is not in this fleet.")
+    where = "neither its log nor this fleet holds them"
+    return Roofs((), f"No ceilings measured for this device: for {name}, {where}.")
 
 
 @dataclass(frozen=True)
