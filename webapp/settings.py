@@ -1,7 +1,8 @@
 """Settings. Everything a deployment changes comes from the environment; see README.
 
 `WARPDECK_DATA` (database, artifacts, Valkey, keys), `DATABASE_URL`, `REDIS_URL`, `WARPDECK_HOSTS`
-(comma-separated names the web answers to; loopback only by default).
+(comma-separated names the web answers to; loopback only by default), `WARPDECK_SECRET_KEY`,
+`WARPDECK_LEASE_S` (seconds until a silent worker counts as dead).
 """
 
 from __future__ import annotations
@@ -120,6 +121,7 @@ CHANNEL_LAYERS = {
     }
 }
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
+CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 3}  # a page must not hang on it
 CELERY_IMPORTS = ("webapp.fleet.presence",)  # beside the tasks: a worker makes itself known
 CELERY_TASK_IGNORE_RESULT = True  # results are rows, never broker state
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True

@@ -98,6 +98,8 @@ def test_at_shutdown_the_run_is_handed_back_and_the_next_driver_adopts_the_evalu
         assert not thread.is_alive()
         run.refresh_from_db()
         assert (run.status, run.reason) == ("queued", driver.SHUT_DOWN)
+        in_thread(run, shutdown).join()  # a worker that shuts down takes nothing up
+        assert types(run).count("run") == 1
 
         again = in_thread(run)
         finish.set()

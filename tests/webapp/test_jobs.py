@@ -98,12 +98,24 @@ def test_after_three_workers_died_at_it_the_result_says_so() -> None:
 
 def test_a_shutdown_puts_the_job_back_and_does_not_count_as_an_attempt() -> None:
     job, shutdown = make_job(), threading.Event()
-    shutdown.set()
 
-    evaluate(job, Judge(hangs_until_cancelled), shutdown)
+    def shut_down_meanwhile(spec: EvaluationSpec, cancel: threading.Event) -> Evaluation:
+        shutdown.set()
+        return hangs_until_cancelled(spec, cancel)
+
+    evaluate(job, Judge(shut_down_meanwhile), shutdown)
 
     assert (job.finished_at, job.lease_until, job.attempts) == (None, None, 0)
     assert Job.objects.waiting().filter(pk=job.pk).exists()
+
+
+def test_a_worker_that_shuts_down_takes_nothing_up() -> None:
+    job, shutdown, judge = make_job(), threading.Event(), Judge()
+    shutdown.set()
+
+    evaluate(job, judge, shutdown)
+
+    assert (judge.calls, job.lease_token) == (0, 0)
 
 
 def test_a_cancelled_job_is_over_without_a_result() -> None:

@@ -19,11 +19,11 @@ from runner.evaluate.devices import available_devices
 from webapp.fleet import preflight, programs
 from webapp.fleet.models import Worker
 from webapp.fleet.supervisor import Child, Supervisor
-from webapp.fleet.valkey import embedded
+from webapp.fleet.valkey import Valkey, embedded
 
 BROKER_S = 10.0
 READY_S = 90.0
-TICK_S = 0.1
+TICK_S = 0.2
 
 
 class Stopped(Exception):
@@ -48,6 +48,7 @@ class Machine:
             PYTHONUNBUFFERED="1",
         )
         self._workers: list[Child] = []
+        self._valkey: Valkey | None = None
 
     @property
     def address(self) -> str:
@@ -62,7 +63,7 @@ class Machine:
         self._supervisor.adopt_orphans()
         if os.environ.get("REDIS_URL"):
             return
-        server = embedded(settings.DATA)
+        server = self._valkey = embedded(settings.DATA)
         child = self._supervisor.start(programs.valkey(server, self._environment))
         if not self._await(lambda: server.answers, BROKER_S):
             raise NotReady(f"Valkey did not answer within {BROKER_S:g} s; see {child.log}")
@@ -94,6 +95,8 @@ class Machine:
 
     def stop(self) -> None:
         self._supervisor.stop()
+        if self._valkey:
+            self._valkey.clean_up()
         for name in ("valkey.url", "web.url"):
             (settings.DATA / name).unlink(missing_ok=True)
 

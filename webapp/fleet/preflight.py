@@ -14,6 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
+import redis
+
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -68,6 +70,17 @@ def lock_folder(folder: Path) -> IO[str]:
     file.write(f"{os.getpid()}\n")
     file.flush()
     return file
+
+
+def check_broker(url: str) -> None:
+    """A server of somebody else's must answer; the embedded one is ours to start."""
+    try:
+        redis.Redis.from_url(url, socket_connect_timeout=3, socket_timeout=3).ping()
+    except (redis.RedisError, ValueError) as error:
+        raise Refused(
+            f"REDIS_URL: no Redis or Valkey answers there ({type(error).__name__}). Start it, "
+            "correct the address, or unset REDIS_URL to use the embedded one."
+        ) from error
 
 
 def device_warnings() -> list[str]:

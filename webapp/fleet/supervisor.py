@@ -22,6 +22,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 TERMINATE_S = 3.0  # how long children may take to end by themselves; all must be over in 5 s
 STEADY_S = 30.0  # a child that ran so long had no trouble starting
 LONGEST_BACKOFF_S = 30.0
+ORPHANS_EVERY_S = 5.0  # looking through /proc is not free
 LOG_BYTES = 10 * 1024 * 1024
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -58,6 +59,7 @@ class Supervisor:
     folder: Path  # where the programs run
     say: Callable[[str], None]
     children: list[Child] = field(default_factory=list)
+    orphans_ended_at: float = 0.0
 
     def adopt_orphans(self) -> None:
         """From now on, processes whose parents died become ours to end."""
@@ -71,14 +73,15 @@ class Supervisor:
         return child
 
     def check(self) -> None:
-        """Restart what died, each time a little later; end orphans."""
+        """Restart what died, each time a little later; now and then end orphans."""
         for child in self.children:
             if child.restart_at is not None and time.monotonic() >= child.restart_at:
                 child.process = _spawn(child.program, child.log, self.folder)
                 child.started, child.restart_at = time.monotonic(), None
             elif child.restart_at is None and not child.alive:
                 self._plan_restart(child)
-        self.end_orphans()
+        if time.monotonic() - self.orphans_ended_at > ORPHANS_EVERY_S:
+            self.end_orphans()
 
     def _plan_restart(self, child: Child) -> None:
         now = time.monotonic()
@@ -100,6 +103,7 @@ class Supervisor:
 
     def end_orphans(self) -> None:
         """Kill and reap every child process that is not one of our programs, until none is left."""
+        self.orphans_ended_at = time.monotonic()
         ours = {child.process.pid for child in self.children if child.process.returncode is None}
         for _ in range(100):
             orphans = [pid for pid in _children_of(os.getpid()) if pid not in ours]

@@ -39,6 +39,12 @@ class Valkey:
             *("--save", "", "--appendonly", "no", "--dir", str(self.folder)),
         ]
 
+    def clean_up(self) -> None:
+        """Remove what a killed server leaves; call when it has ended."""
+        self.socket.unlink(missing_ok=True)
+        if self.socket.parent != self.folder:
+            self.socket.parent.rmdir()
+
     @property
     def answers(self) -> bool:
         with socket.socket(socket.AF_UNIX) as client:

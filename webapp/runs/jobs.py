@@ -20,7 +20,6 @@ from runner.results import DeviceInfo, Evaluation, Verdict
 from runner.spec import EvaluationSpec, SpecError, device_kind
 from runner.wire import canonical, to_json
 from webapp.fleet.models import Device
-from webapp.runs import queues
 from webapp.runs.leases import Keeper, Lease
 from webapp.runs.models import Job
 
@@ -39,7 +38,7 @@ def evaluate_job(
     pk: int, shutdown: threading.Event, worker: str, *, evaluate: Evaluate = evaluate
 ) -> None:
     """Evaluate a job if it is to be had. The result is stored only while the claim is ours."""
-    token = Job.objects.claim(pk, worker)
+    token = None if shutdown.is_set() else Job.objects.claim(pk, worker)
     if token is None:
         return
     job = Job.objects.get(pk=pk)
@@ -88,8 +87,9 @@ def _let_go(job: Job, lease: Lease) -> None:
     """After a cancelled evaluation: the job is over if a person stopped it, else it waits again."""
     if Job.objects.filter(pk=job.pk, cancelled=True).exists():
         lease.update(finished_at=timezone.now(), lease_until=None, phase="")
-    elif lease.update(lease_until=None, phase="", attempts=F("attempts") - 1):
-        queues.send_job(job.pk, job.device)
+    else:
+        attempts = F("attempts") - 1  # nobody died
+        lease.update(lease_until=None, phase="", attempts=attempts, enqueued_at=None)
 
 
 def harness_error(job: Job, reason: str) -> Evaluation:

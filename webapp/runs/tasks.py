@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 from typing import Any
 
-from celery import shared_task
+from celery import Task, shared_task
 from celery.signals import worker_shutting_down
 
 from webapp.runs import driver, jobs, queues
@@ -20,15 +18,11 @@ def _note_shutdown(**_: Any) -> None:
     SHUTTING_DOWN.set()
 
 
-@shared_task(name=queues.DRIVE)
-def drive_run(run_id: int) -> None:
-    driver.drive_run(run_id, SHUTTING_DOWN, _name())
+@shared_task(name=queues.DRIVE, bind=True)
+def drive_run(self: Task, run_id: int) -> None:
+    driver.drive_run(run_id, SHUTTING_DOWN, self.request.hostname)
 
 
-@shared_task(name=queues.EVALUATE)
-def evaluate_job(job_id: int) -> None:
-    jobs.evaluate_job(job_id, SHUTTING_DOWN, _name())
-
-
-def _name() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}"
+@shared_task(name=queues.EVALUATE, bind=True)
+def evaluate_job(self: Task, job_id: int) -> None:
+    jobs.evaluate_job(job_id, SHUTTING_DOWN, self.request.hostname)

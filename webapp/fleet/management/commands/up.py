@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import Any
 
@@ -41,6 +42,8 @@ class Command(BaseCommand):
             preflight.check_folder(settings.DATA)
             with preflight.lock_folder(settings.DATA):
                 preflight.check_address(host, port)
+                if url := os.environ.get("REDIS_URL"):
+                    preflight.check_broker(url)
                 for warning in preflight.device_warnings():
                     self._say(f"note: {warning}")
                 self._run(Machine(host, port, self._say), specs, options["demo"])
