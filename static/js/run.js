@@ -7,6 +7,8 @@ import { Stream } from "./stream.js";
 const KEPT_ROWS = 1500; // while following; older rows leave the page and are one click away
 const PANEL_MS = 700; // between two refreshes of what stands around the trace, or longer:
 const PANEL_SHARE = 5; // a busy server is asked at most this fraction of the time
+const LOOK_MS = 5000; // between two refreshes that no step asked for
+const LOOK_SHARE = 50;
 const TELLING = new Set(["run", "candidate", "evaluation", "budget", "control"]);
 
 const page = document.querySelector("[data-run]");
@@ -58,6 +60,7 @@ below.addEventListener("click", () => {
 addEventListener("scroll", () => { if (unseen && atTail && nearEnd()) { unseen = 0; sayNew(); } }, { passive: true });
 
 function wanted(item) {
+  if (document.getElementById(`seq-${item.seq}`)) return false; // written while the page was made
   return types.has(item.type) && (!needle || item.html.toLowerCase().includes(needle.toLowerCase()));
 }
 
@@ -179,7 +182,13 @@ if (!ended) {
     poll,
   });
   // State that no step announces: a stop request, a queue reason, a driver gone silent.
-  setInterval(() => { if (!document.hidden && health.dataset.state !== "ended") refreshPanels(); }, 5000);
+  (function look() {
+    setTimeout(() => {
+      if (health.dataset.state === "ended") return;
+      if (!document.hidden) refreshPanels();
+      look();
+    }, Math.max(LOOK_MS, LOOK_SHARE * panelTook));
+  })();
 }
 
 // --- links to steps

@@ -49,7 +49,7 @@ export class Stream {
       // The smallest difference seen is the one with the least time on the wire in it.
       this.offset = this.offset === null ? offset : Math.min(this.offset, offset);
     }
-    if (frame.status) this.changeStatus(frame.status);
+    if (frame.status) this.changeStatus(frame.status, frame.reason);
     // News that has not come by the next heartbeat was lost: fetch it again from the last good step.
     this.behind = frame.last_seq > this.lastSeq ? this.behind + 1 : 0;
     if (this.behind >= 2) this.gap();
@@ -87,10 +87,11 @@ export class Stream {
     this.open();
   }
 
-  changeStatus(status) {
-    if (status === this.status) return;
+  changeStatus(status, reason = this.reason) {
+    const changed = status !== this.status || (this.reason !== undefined && reason !== this.reason);
     this.status = status;
-    this.onStatus(status);
+    this.reason = reason;
+    if (changed) this.onStatus(status);
   }
 
   get over() {

@@ -31,10 +31,6 @@ class Used:
     used: float
     limit: float
 
-    @property
-    def spent(self) -> bool:
-        return self.used >= self.limit
-
 
 class Overview:
     """One run as its page needs it."""
