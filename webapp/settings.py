@@ -1,7 +1,7 @@
 """Settings. Everything a deployment changes comes from the environment; see README.
 
 `WARPDECK_DATA` (database, artifacts, Valkey, keys), `DATABASE_URL`, `REDIS_URL`, `WARPDECK_HOSTS`
-(comma-separated names the web answers to; loopback only by default), `WARPDECK_SECRET_KEY`,
+(comma-separated names the web answers to besides those of loopback), `WARPDECK_SECRET_KEY`,
 `WARPDECK_LEASE_S` (seconds until a silent worker counts as dead).
 """
 
@@ -37,7 +37,8 @@ def _secret_key() -> str:
 
 SECRET_KEY = _secret_key()
 DEBUG = False
-ALLOWED_HOSTS = os.environ.get("WARPDECK_HOSTS", "127.0.0.1,localhost,[::1]").split(",")
+HOSTS = [name.strip() for name in os.environ.get("WARPDECK_HOSTS", "").split(",") if name.strip()]
+ALLOWED_HOSTS = [*HOSTS, "127.0.0.1", "localhost", "[::1]"]
 INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",

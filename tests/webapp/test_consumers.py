@@ -11,10 +11,12 @@ from asgiref.testing import ApplicationCommunicator
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
+from pytest_django import DjangoAssertNumQueries
 
 from runner.events import NotePayload, RunPayload, RunStatus
 from tests.factories import make_event, make_run, make_user
 from webapp.asgi import application
+from webapp.runs import feed
 from webapp.runs.log import DatabaseLog
 from webapp.runs.models import Run
 
@@ -227,3 +229,13 @@ async def test_what_a_client_sends_changes_nothing(sockets: Any) -> None:
 
     stored = await sync_to_async(Run.objects.get)(pk=run.pk)
     assert (stored.status, stored.stop_requested_by) == ("running", "")
+
+
+def test_reading_many_events_costs_as_few_queries_as_reading_one(
+    django_assert_max_num_queries: DjangoAssertNumQueries,
+) -> None:
+    run = make_run("running", candidates=12)
+
+    for limit in (1, 60):
+        with django_assert_max_num_queries(3):
+            assert len(feed.read_rows(run.pk, 0, limit).items) == min(limit, run.last_seq)

@@ -76,6 +76,17 @@ def test_an_event_that_contradicts_the_log_takes_its_number_back() -> None:
     assert log.emit(MessagePayload("search", "on")).seq == 2
 
 
+def test_a_log_begins_with_the_spec_or_not_at_all() -> None:
+    run = make_run("queued")
+    log = taken(run)
+
+    for payload in (MessagePayload("search", "hello"), RunPayload(RunStatus.running, "go")):
+        with pytest.raises(ProjectionError, match="must hold its spec"):
+            log.emit(payload)
+
+    assert log.emit(RunPayload(RunStatus.running, "go", run.spec)).seq == 1
+
+
 def test_artifacts_are_stored_and_known_before_the_event_that_names_them() -> None:
     run = make_run("queued")
     log = taken(run)

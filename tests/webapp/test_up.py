@@ -273,6 +273,17 @@ def test_an_open_address_needs_the_names_it_answers_to(start: Start, tmp_path: P
     assert "Set WARPDECK_HOSTS" in up.output
 
 
+def test_an_open_address_with_its_names_is_served_under_both(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WARPDECK_HOSTS", "deck.example")
+
+    up = start(tmp_path / "data", "--host", "0.0.0.0").ready()
+
+    assert f"http://deck.example:{up.port}/sign-in/" in up.output
+    assert up.get("/sign-in/").status == 200
+
+
 def test_an_unknown_problem_is_refused_before_anything_starts(start: Start, tmp_path: Path) -> None:
     up = start(tmp_path / "data", "--run", "soft-max")
 

@@ -97,6 +97,7 @@ def ended(run: Run) -> bool:
 
 def evaluated(run: Run, count: int) -> bool:
     run.refresh_from_db()
+    assert run.status != "failed", run.reason
     return run.evaluations >= count
 
 

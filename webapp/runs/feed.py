@@ -155,13 +155,14 @@ async def join(pk: int) -> AsyncIterator[Feed]:
 
 
 async def _read(pk: int, seq: int, limit: int) -> Reading:
-    reading: Reading = await database_sync_to_async(_read_rows, thread_sensitive=False)(
+    reading: Reading = await database_sync_to_async(read_rows, thread_sensitive=False)(
         pk, seq, limit
     )
     return reading
 
 
-def _read_rows(pk: int, seq: int, limit: int) -> Reading:
+def read_rows(pk: int, seq: int, limit: int) -> Reading:
+    """At most `limit` events after `seq`, rendered, and where the run stands."""
     columns = Run.objects.values_list("last_seq", "status", "reason").get(pk=pk)
     rows = list(Event.objects.filter(run=pk, seq__gt=seq).order_by("seq")[:limit])
     pages = _render(rows)

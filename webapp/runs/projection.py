@@ -32,6 +32,8 @@ class ProjectionError(ValueError):
 def apply(run: Run, event: Event) -> Any:
     """Bring the rows up to `event`; returns its decoded payload."""
     payload = event.decoded
+    if event.seq == 1 and not (isinstance(payload, RunPayload) and payload.spec):
+        raise ProjectionError("the first event of a run must hold its spec")
     if isinstance(payload, RunPayload):
         _apply_status(run, payload, datetime.fromisoformat(event.at))
     elif isinstance(payload, CandidatePayload):
