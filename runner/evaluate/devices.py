@@ -19,6 +19,7 @@ from runner.results import DeviceInfo
 from runner.spec import SpecError, device_kind
 
 SMI_S = 20.0
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _FIELDS = {
     "name": "model",
     "uuid": "uuid",
@@ -103,6 +104,21 @@ def cpu_information(key: str) -> str | None:
         if name.strip() == key:
             return value.strip()
     return None
+
+
+def cache_sizes() -> dict[int, int]:
+    """Bytes of each data cache level as one core sees it; empty where the kernel does not say."""
+    sizes: dict[int, int] = {}
+    for index in CACHES.glob("index*"):
+        try:
+            kind = (index / "type").read_text().strip()
+            level = int((index / "level").read_text())
+            text = (index / "size").read_text().strip()
+        except (OSError, ValueError):
+            continue
+        if kind != "Instruction" and text[:-1].isdigit():
+            sizes[level] = int(text[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[text[-1]]
+    return sizes
 
 
 def _model() -> str:

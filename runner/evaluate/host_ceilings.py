@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from runner import languages, processes
-from runner.evaluate.devices import cpu_count, cpu_information
+from runner.evaluate.devices import cache_sizes, cpu_count, cpu_information
 from runner.evaluate.sandbox import ROOT
 from runner.languages import MissingCompiler
 from runner.results import Ceiling
@@ -29,7 +29,6 @@ REPETITIONS = 200
 SHORT_BYTES = 16 << 20  # what a thread moves in a repetition at least: about a millisecond
 FMA_ITERATIONS = 150_000  # about half a millisecond
 DRAM_REPETITIONS = 4
-CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def measure() -> tuple[Ceiling, ...]:
@@ -79,21 +78,6 @@ def footprints() -> list[tuple[str, int]]:
     wanted = max(DRAM_BYTES, 2 * max(sizes.values(), default=0))
     levels.append(("DRAM copy", min(wanted, _free_bytes() // 4) // threads))
     return levels
-
-
-def cache_sizes() -> dict[int, int]:
-    """Bytes of each data cache level as one core sees it; empty where the kernel does not say."""
-    sizes: dict[int, int] = {}
-    for index in CACHES.glob("index*"):
-        try:
-            kind = (index / "type").read_text().strip()
-            level = int((index / "level").read_text())
-            text = (index / "size").read_text().strip()
-        except (OSError, ValueError):
-            continue
-        if kind != "Instruction" and text[:-1].isdigit():
-            sizes[level] = int(text[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[text[-1]]
-    return sizes
 
 
 def _free_bytes() -> int:

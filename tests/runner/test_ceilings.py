@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.evaluate import cuda_ceilings, host_ceilings
+from runner.evaluate import cuda_ceilings
 from runner.evaluate.ceilings import ceilings
-from runner.evaluate.devices import available_devices, device_info
+from runner.evaluate.devices import available_devices, cache_sizes, device_info
 from runner.results import Ceiling
 from runner.spec import SpecError
 
@@ -31,7 +31,7 @@ def test_the_host_has_a_measured_roof_per_memory_level_and_a_peak(
     roofs: tuple[Ceiling, ...],
 ) -> None:
     measured = {roof.name: roof for roof in roofs if roof.source == "measured"}
-    levels = [f"L{level} copy" for level in sorted(host_ceilings.cache_sizes()) if level < 4]
+    levels = [f"L{level} copy" for level in sorted(cache_sizes()) if level < 4]
     assert list(measured) == [*levels, "DRAM copy", "FP32 FMA"]
     assert all(roof.value is not None and roof.value > 1e9 for roof in measured.values())
     assert measured["FP32 FMA"].unit == "FLOP/s"
