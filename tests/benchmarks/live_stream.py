@@ -62,12 +62,17 @@ def measure(folder: Path, viewers: int, rate: float, seconds: float) -> None:
     try:
         cookie, pk = prepare()
         await_port(port)
+        before = cpu_s(web.pid)
         lags = asyncio.run(watch(port, cookie, pk, viewers, rate, seconds))
+        used = cpu_s(web.pid) - before
     finally:
         for process in (web, valkey):
             process.terminate()
             process.wait()
     print_table(lags, viewers, rate)
+    print(
+        f"  web  {used / seconds * 100:6.0f} % of a core, one-minute load {os.getloadavg()[0]:.1f}"
+    )
 
 
 def prepare() -> tuple[str, int]:
@@ -97,6 +102,7 @@ def write(pk: int, rate: float, seconds: float) -> None:
     for index in range(int(rate * seconds)):
         time.sleep(max(0.0, started + index / rate - time.monotonic()))
         log.emit(NotePayload("benchmark", f"note {index}"))
+    time.sleep(0.5)  # a worker lives on too: its last nudge leaves after the commit
 
 
 async def watch(
@@ -138,6 +144,11 @@ def print_table(lags: list[float], viewers: int, rate: float) -> None:
     print(f"{viewers} viewers, {rate:g} events/s, {len(lags)} deliveries, none lost or doubled")
     for name, share in (("p50", 0.50), ("p90", 0.90), ("p99", 0.99), ("max", 1.0)):
         print(f"  {name}  {lags[min(len(lags) - 1, int(share * len(lags)))] * 1e3:8.1f} ms")
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def free_port() -> int:

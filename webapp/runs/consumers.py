@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import time
 from datetime import UTC, datetime
@@ -75,6 +76,7 @@ async def _wait(run_feed: Feed, news: asyncio.Event, seconds: float) -> None:
             await asyncio.wait_for(news.wait(), max(seconds, 0.01))
 
 
+@functools.lru_cache(maxsize=16)  # readers who are up to date all get the same frame
 def _frame(items: tuple[Item, ...], standing: Standing, sent: int) -> str:
     """`last_seq` is the run's, so that a reader knows how much is still to come."""
     head = {

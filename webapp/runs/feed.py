@@ -12,7 +12,6 @@ import contextlib
 import html
 import json
 import logging
-from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -63,7 +62,7 @@ class Feed:
         self.sockets = 0
         self.news = asyncio.Event()
         self.standing: Standing | None = None
-        self._items: deque[Item] = deque(maxlen=KEPT)
+        self._items: list[Item] = []  # the latest, without gaps
         self._seq: int | None = None  # of the last item read; None before the first reading
         self._nudged = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -81,8 +80,8 @@ class Feed:
         if self._seq is not None and seq >= self._seq:
             return ()
         if self._items and self._items[0].seq <= seq + 1:
-            newer = [item for item in self._items if item.seq > seq]
-            return tuple(newer[:BATCH])
+            start = seq + 1 - self._items[0].seq
+            return tuple(self._items[start : start + BATCH])
         return (await _read(self.pk, seq, BATCH)).items
 
     async def _follow(self) -> None:
@@ -107,7 +106,7 @@ class Feed:
             reading = await _read(self.pk, self._seq, BATCH)
             more = len(reading.items) == BATCH
             if reading.items:
-                self._items.extend(reading.items)
+                self._items = [*self._items[-KEPT:], *reading.items]
                 self._seq = reading.items[-1].seq
             if reading.items or reading.standing != self.standing:
                 self._tell(reading.standing)
