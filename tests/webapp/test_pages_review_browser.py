@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
 from django.test import Client
-from playwright.sync_api import Page, Route, expect, sync_playwright
+from playwright.sync_api import Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runner.results import Ceiling
 from runner.wire import canonical, to_json
+from tests.chromium import chromium
 from tests.factories import HOST, make_candidate, make_run, make_user
 from webapp.fleet.models import Device
 from webapp.runs.models import Run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
 POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
 DRAWN = "[data-roofline] .scatterlayer .points path.point"
 Open = Callable[[str], Page]
@@ -35,16 +34,12 @@ def open_page(
     live_server: LiveServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Open]:
     """Opens an address of a signed-in reader. Any error or refusal there fails the test."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("Chromium is not installed: apt-get install chromium")
     # Playwright keeps an event loop in this thread; the rows are still only read in between.
     monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
     client.force_login(make_user("alice"))
     cookie = {"name": "sessionid", "value": client.cookies["sessionid"].value}
     errors: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+    with chromium() as browser:
         context = browser.new_context(viewport={"width": 1400, "height": 900}, color_scheme="light")
         context.add_cookies([{**cookie, "url": live_server.url}])
         page = context.new_page()
@@ -57,7 +52,6 @@ def open_page(
             return page
 
         yield open_address
-        browser.close()
     assert errors == []
 
 

@@ -6,21 +6,20 @@ What needs a socket, a worker or a cut wire is the end-to-end test's.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
 from django.test import Client
-from playwright.sync_api import Locator, Page, expect, sync_playwright
+from playwright.sync_api import Locator, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runner.events import NotePayload, RunPayload, RunStatus
+from tests.chromium import chromium
 from tests.factories import make_candidate, make_event, make_run, make_user
 from webapp.runs.models import Run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
 Open = Callable[[str], Page]
 
 
@@ -29,16 +28,12 @@ def open_page(
     live_server: LiveServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Open]:
     """Opens an address of a signed-in reader. Any error of a script fails the test."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("Chromium is not installed: apt-get install chromium")
     # Playwright keeps an event loop in this thread; the rows are still only read in between.
     monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
     client.force_login(make_user("alice"))
     cookie = {"name": "sessionid", "value": client.cookies["sessionid"].value}
     errors: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+    with chromium() as browser:
         context = browser.new_context(viewport={"width": 1400, "height": 800})
         context.add_cookies([{**cookie, "url": live_server.url}])
         page = context.new_page()
@@ -49,7 +44,6 @@ def open_page(
             return page
 
         yield open_address
-        browser.close()
     assert errors == []
 
 
