@@ -1,4 +1,4 @@
-"""The content security policy: scripts come from our own files alone, whatever a page is made to hold.
+"""The content security policy: scripts come from our own files, whatever a page is made to hold.
 
 Everything a page shows of an agent is escaped; this is the second wall.
 """
