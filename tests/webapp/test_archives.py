@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -200,3 +203,20 @@ def test_a_run_without_events_says_that_it_cannot_be_exported(tmp_path: Path) ->
         call_command("export_run", str(run.pk), "-o", str(tmp_path / "x.zip"))
 
     assert not (tmp_path / "x.zip").exists()
+
+
+def test_a_run_can_be_imported_before_anything_was_ever_started(tmp_path: Path) -> None:
+    archive = tmp_path / "a.warpdeck.zip"
+    archive.write_bytes(exported(make_story()))
+    environment = {**os.environ, "WARPDECK_DATA": str(tmp_path / "data")}
+
+    printed = subprocess.run(
+        [sys.executable, "manage.py", "import_run", str(archive)],
+        cwd=settings.BASE_DIR,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    assert printed.startswith("imported as run 1: softmax")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runner.bundle import ArchiveError
@@ -20,6 +21,7 @@ class Command(BaseCommand):
         parser.add_argument("-o", "--output", required=True, help="where to write *.warpdeck.zip")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        call_command("migrate", verbosity=0, interactive=False)  # nothing may have run here yet
         name = options["run"]
         key = {"pk": int(name)} if name.isdecimal() else {"uuid": name}
         run = Run.objects.filter(**key).first()

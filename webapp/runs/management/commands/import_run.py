@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runner.bundle import ArchiveError
@@ -18,6 +19,7 @@ class Command(BaseCommand):
         parser.add_argument("file")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        call_command("migrate", verbosity=0, interactive=False)  # nothing may have run here yet
         try:
             imported = import_archive(options["file"], local_admin())
         except (ArchiveError, OSError) as error:
