@@ -21,7 +21,7 @@ from webapp.fleet.valkey import NoValkey
 from webapp.runs.models import Run
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-DEMO = RunSpec("softmax", budgets=Budgets(evaluations=20, wall_clock_s=150.0))
+DEMO = RunSpec("softmax", budgets=Budgets(evaluations=28, wall_clock_s=150.0))
 
 
 class Command(BaseCommand):
