@@ -146,7 +146,7 @@ def test_an_unticked_box_stays_unticked_when_the_form_is_refreshed(alice: Client
     assert ticked is True
     Entry.objects.create(
         title="Stream stores", problem="softmax", language="cpp", device_kind="host",
-        kernel="softmax_rows", constants={"STREAM": 1}, status="published",
+        kernel="softmax_rows", constants={"STREAM": 1}, status="published", speedup=1.5,
     )  # fmt: skip
     typed = {name: value for name, value in TYPED.items() if name != "use_knowledge"}
     page = alice.get("/runs/new/", typed).content.decode()
@@ -158,7 +158,7 @@ def test_published_knowledge_becomes_hints_unless_it_is_unticked(alice: Client) 
     serve()
     entry = Entry.objects.create(
         title="Stream stores", problem="softmax", language="cpp", device_kind="host",
-        kernel="softmax_rows", constants={"STREAM": 1}, status="published",
+        kernel="softmax_rows", constants={"STREAM": 1}, status="published", speedup=1.5,
     )  # fmt: skip
     alice.post("/runs/new/", TYPED)
     (hint,) = Run.objects.get().spec.hints

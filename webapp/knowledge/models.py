@@ -61,9 +61,10 @@ class EntryQuerySet(models.QuerySet["Entry"]):
         return entries.order_by("-updated_at", "-pk")
 
     def hints_for(self, problem: str, device_kind: str) -> tuple[Hint, ...]:
-        """What a new run is told: published entries that name a kernel, the fastest first."""
+        """What a new run is told: published entries whose kernel was faster, the fastest first."""
         entries = (
             self.filter(problem=problem, device_kind=device_kind, status=Entry.Status.PUBLISHED)
+            .filter(speedup__gt=1)
             .exclude(kernel="")
             .order_by(models.F("speedup").desc(nulls_last=True), "pk")[:MAX_HINTS]
         )

@@ -156,7 +156,7 @@ class Roofline:
 
     def __init__(self, roofs: Roofs, measured: Sequence[Measured], case: str = "") -> None:
         self.roofs = roofs
-        self.measured = sorted(measured, key=lambda item: -(item.evaluation.speedup or 0.0))
+        self.measured = sorted(measured, key=lambda item: -(item.evaluation.floor or 0.0))
         self.case = case
 
     @cached_property

@@ -36,6 +36,8 @@ class Judged(Protocol):
     def verdict(self) -> str: ...
     @property
     def speedup(self) -> float | None: ...
+    @property
+    def ci_low(self) -> float | None: ...
 
 
 @dataclass(frozen=True)
@@ -104,11 +106,26 @@ def chart(candidates: Sequence[Judged], goal: float | None = None) -> Chart:
         return round(FLOOR - share * (FLOOR - TOP), 1)
 
     xs = _columns(len(candidates))
-    best = max(speedups, default=None)
+    records = _records(candidates)
+    best = records[-1] if records else None
     points = tuple(_point(c, x, y_of, best) for c, x in zip(candidates, xs, strict=True))
     ticks = _ticks([Tick(value, y_of(value)) for value in LADDER if low <= value <= high])
     goal_y = y_of(goal) if goal else None
-    return Chart(points, _steps(points), ticks, goal_y, goal)
+    return Chart(points, _steps(points, records), ticks, goal_y, goal)
+
+
+def _records(candidates: Sequence[Judged]) -> list[int]:
+    """Numbers of the candidates that led when they were judged, by the floor of their interval.
+
+    The last is the best of the run. Its speedup may lie below that of a candidate less sure.
+    """
+    records: list[int] = []
+    floor = 0.0
+    for candidate in candidates:
+        if candidate.ci_low is not None and candidate.ci_low > floor:
+            floor = candidate.ci_low
+            records.append(candidate.number)
+    return records
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
@@ -132,32 +149,27 @@ def _ticks(candidates: Sequence[Tick]) -> tuple[Tick, ...]:
     return tuple(sorted(kept, key=lambda tick: tick.value))
 
 
-def _point(
-    candidate: Judged, x: float, y_of: Callable[[float], float], best: float | None
-) -> Point:
+def _point(candidate: Judged, x: float, y_of: Callable[[float], float], best: int | None) -> Point:
     if candidate.speedup:
         y, shape = y_of(candidate.speedup), "dot"
     elif not candidate.verdict or candidate.verdict == Verdict.unmeasured:
         y, shape = FAILED_Y, "ring"
     else:
         y, shape = FAILED_Y, "flag" if candidate.verdict in SUSPECT else "cross"
-    is_best = candidate.speedup is not None and candidate.speedup == best
-    return Point(
-        candidate.number, x, y, shape, candidate.verdict or "pending", candidate.speedup, is_best
-    )
+    verdict, is_best = candidate.verdict or "pending", candidate.number == best
+    return Point(candidate.number, x, y, shape, verdict, candidate.speedup, is_best)
 
 
-def _steps(points: Sequence[Point]) -> str:
-    """Right, then up: the record holds until the candidate that beats it."""
+def _steps(points: Sequence[Point], records: Sequence[int]) -> str:
+    """Right, then up: a record holds until the candidate that beats it."""
     path: list[str] = []
-    record: float | None = None
-    level = 0.0
+    level: float | None = None
     for point in points:
-        if point.speedup and (record is None or point.speedup > record):
-            if record is not None:
+        if point.number in records:
+            if level is not None:
                 path.append(f"{point.x},{level}")
-            record, level = point.speedup, point.y
+            level = point.y
             path.append(f"{point.x},{level}")
-    if path and points:
+    if path:
         path.append(f"{points[-1].x},{level}")
     return " ".join(path)

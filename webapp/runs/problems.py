@@ -72,7 +72,7 @@ def best_by_problem(slug: str = "") -> defaultdict[str, tuple[Candidate, ...]]:
     each run's best is looked at.
     """
     rows = Candidate.objects.filter(pk__in=Run.objects.exclude(best=None).values("best"))
-    rows = rows.select_related("run").order_by("-speedup")
+    rows = rows.select_related("run").order_by("-ci_low")
     return _first_of_each(rows.filter(run__problem=slug) if slug else rows)
 
 
