@@ -131,6 +131,19 @@ CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a broker may be away for as long 
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 
+# To stderr, which `up` keeps in a file per process: a failed request with its traceback.
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "loggers": {
+        "django": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
+        "webapp": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
+        "runner": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
+    },
+}
+
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True

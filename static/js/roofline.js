@@ -3,6 +3,7 @@
 const chart = document.querySelector("[data-roofline]");
 const data = JSON.parse(document.getElementById("roofline-data").textContent);
 const DASH = { measured: "solid", datasheet: "dash", modelled: "dot" };
+const ROOM = 1.7; // a name fits between two slopes whose bandwidths differ by this factor
 const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "hexagon", "cross"];
 
 // A colour token as the browser resolves it in the present theme.
@@ -61,13 +62,18 @@ function hover(point) {
 function pointTraces(theme) {
   const cases = [...new Set(data.points.map((point) => point.case))];
   const last = Math.max(...data.points.map((point) => point.rank), 2);
+  // The best is named once per intensity, at its highest point: cases of one intensity share a column.
+  const named = new Map();
+  for (const point of data.points.filter((one) => one.rank === 1)) {
+    if (!(named.get(point.intensity)?.flops_per_s > point.flops_per_s)) named.set(point.intensity, point);
+  }
   return cases.map((name, index) => {
     // Best last, so that it is drawn on top.
     const points = data.points.filter((point) => point.case === name).sort((a, b) => b.rank - a.rank);
     const strength = (point) => 1 - 0.75 * (point.rank - 1) / (last - 1);
     return {
       type: "scatter", mode: "markers+text", name: plain(name), x: points.map((p) => p.intensity), y: points.map((p) => p.flops_per_s),
-      text: points.map((p) => (p.rank === 1 ? `c${p.candidate}` : "")), textposition: "middle right",
+      text: points.map((p) => (p === named.get(p.intensity) ? `c${p.candidate}` : "")), textposition: "middle right",
       textfont: { color: theme.ink, size: 12 }, cliponaxis: false,
       marker: {
         symbol: points.map((p) => (p.rank === 1 ? "star" : SYMBOLS[index % SYMBOLS.length])),
@@ -105,23 +111,38 @@ function impossible(theme) {
   return [{ type: "scatter", mode: "lines", x, y, fill: "toself", fillcolor: theme.suspectFill, line: { width: 0 }, hoverinfo: "skip", showlegend: false }];
 }
 
+// Where on their slopes the names stand, as shares of the slope: one after the other, and right of the
+// points if there is room, so that neither near lines nor points write over them.
+function stations(slopes) {
+  const share = (line, x) => Math.log(x / line.x[0]) / Math.log(line.x[1] / line.x[0]);
+  const furthest = Math.max(0, ...slopes.map((line) => Math.max(...data.points.map((point) => share(line, point.intensity)))));
+  const first = furthest < 0.45 ? furthest + 0.14 : 0.3;
+  const step = Math.min(0.16, (0.92 - first) / Math.max(1, slopes.length));
+  return new Map([...slopes].sort((a, b) => b.roof.value - a.roof.value).map((line, index) => [line, first + index * step]));
+}
+
 // Each roof carries its name: along its slope, the slowest below its line and the others above.
+// Of the flat ones the highest has it above. Between two lines too near for a name there is none: the
+// legend and the list of roofs have it.
 function roofLabels(theme, place) {
   const shown = data.lines.filter((line) => line.shown);
   const slopes = shown.filter((line) => line.roof.unit === "B/s");
   const slowest = Math.min(...slopes.map((line) => line.roof.value));
+  const highest = Math.max(...shown.filter((line) => line.roof.unit !== "B/s").map((line) => line.roof.value));
+  const station = stations(slopes);
   const size = chart._fullLayout;
   return shown.map((line) => {
     const { roof } = line;
     const text = `${plain(roof.name)} ${scaled(roof.value, roof.unit)}`;
     const color = line.binding ? theme.ink : theme.soft;
-    if (roof.unit !== "B/s") return place(line.x[1], roof.value, text, color, { xanchor: "right", yanchor: roof.source === "modelled" ? "top" : "bottom" });
+    if (roof.unit !== "B/s") return place(line.x[1], roof.value, text, color, { xanchor: "right", yanchor: roof.value === highest ? "bottom" : "top" });
     const below = roof.value === slowest && slopes.length > 1;
+    if (!below && slopes.some((other) => other.roof.value > roof.value && other.roof.value < ROOM * roof.value)) return null;
     const [rise, run] = [size?.yaxis?._length / (size?.yaxis?.range[1] - size?.yaxis?.range[0]), size?.xaxis?._length / (size?.xaxis?.range[1] - size?.xaxis?.range[0])];
     const angle = rise && run ? -Math.atan2(rise, run) * 180 / Math.PI : 0;
-    const x = line.x[0] * (line.x[1] / line.x[0]) ** (theme.narrow ? 0.45 : 0.3);
+    const x = line.x[0] * (line.x[1] / line.x[0]) ** (theme.narrow && slopes.length < 3 ? 0.45 : station.get(line));
     return place(x, x * roof.value, text, color, { textangle: angle, yshift: below ? -10 : 10, xshift: below ? 6 : -6 });
-  });
+  }).filter(Boolean);
 }
 
 function ridgeLines(theme) {
@@ -140,6 +161,12 @@ function annotations(theme) {
   return found;
 }
 
+function decades(bottom, top) {
+  const first = Math.ceil(Math.log10(bottom)), count = Math.floor(Math.log10(top)) - first + 1;
+  const tickvals = Array.from({ length: Math.max(0, count) }, (_, index) => 10 ** (first + index));
+  return { tickmode: "array", minor: { ticks: "" }, tickvals, ticktext: tickvals.map((value) => scaled(value, "FLOP/s")) };
+}
+
 function layout(theme, narrow) {
   const [left, right, bottom, top] = data.domain;
   const axis = { type: "log", gridcolor: theme.line, linecolor: theme.strong, zeroline: false, tickfont: { color: theme.soft, size: 11 }, automargin: true, exponentformat: "SI", dtick: 1, minor: { ticks: "outside", ticklen: 3, tickcolor: theme.strong } };
@@ -147,7 +174,7 @@ function layout(theme, narrow) {
     height: narrow ? 460 : 560, margin: { l: 62, r: narrow ? 12 : 24, t: 10, b: 46 }, paper_bgcolor: "transparent", plot_bgcolor: "transparent",
     font: { family: "system-ui, sans-serif", size: 12, color: theme.ink },
     xaxis: { ...axis, range: [Math.log10(left), Math.log10(right)], title: { text: "arithmetic intensity, FLOP/byte", standoff: 6, font: { size: 12, color: theme.soft } } },
-    yaxis: { ...axis, range: [Math.log10(bottom), Math.log10(top)], ticksuffix: "FLOP/s", title: { text: "" } },
+    yaxis: { ...axis, ...decades(bottom, top), range: [Math.log10(bottom), Math.log10(top)], title: { text: "" } },
     shapes: ridgeLines(theme),
     legend: { orientation: "h", y: narrow ? -0.24 : -0.14, font: { size: 11, color: theme.soft }, itemsizing: "constant" },
     hoverlabel: { bgcolor: theme.panel, bordercolor: theme.strong, font: { color: theme.ink, size: 12 } },

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from datetime import datetime
 from typing import IO
 
 from django.contrib.auth.models import AbstractBaseUser
@@ -67,6 +68,7 @@ def _columns(archive: Archive, user: AbstractBaseUser | None) -> dict[str, objec
         "device": spec.device,
         "imported": True,
         "launched_by": user,
+        "created_at": datetime.fromisoformat(archive.manifest.first_at),
     }
 
 
