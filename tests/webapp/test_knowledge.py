@@ -268,7 +268,7 @@ def test_hints_are_the_best_published_entries_of_problem_and_device() -> None:
     entry(9.0, device_kind="cuda")
     entry(9.0, problem="rmsnorm")
     entry(9.0, kernel="")
-    entry(0.8)  # a lesson, but nothing to start from
+    entry(0.8)
     best = [
         float(hint.claim.split("runs ")[1].split("×")[0])
         for hint in Entry.objects.hints_for("softmax", "host")
@@ -358,3 +358,9 @@ def test_an_imported_run_of_an_unknown_problem_can_be_promoted() -> None:
     candidate.refresh_from_db()
     draft = draft_of(Candidate.objects.select_related("run").get(pk=candidate.pk))
     assert draft.not_tested == "Any device but Test CPU; any other load on it."
+
+
+def test_an_entry_behind_the_baseline_is_a_hint_when_there_is_no_better_one() -> None:
+    found = entry(0.97)
+    (hint,) = Entry.objects.hints_for("softmax", "host")
+    assert hint.entry == str(found.pk)

@@ -61,10 +61,12 @@ class EntryQuerySet(models.QuerySet["Entry"]):
         return entries.order_by("-updated_at", "-pk")
 
     def hints_for(self, problem: str, device_kind: str) -> tuple[Hint, ...]:
-        """What a new run is told: published entries whose kernel was faster, the fastest first."""
+        """What a new run is told: published entries that name a kernel, the fastest first.
+
+        One that stays behind the baseline counts too: it may still be the best start there is.
+        """
         entries = (
             self.filter(problem=problem, device_kind=device_kind, status=Entry.Status.PUBLISHED)
-            .filter(speedup__gt=1)
             .exclude(kernel="")
             .order_by(models.F("speedup").desc(nulls_last=True), "pk")[:MAX_HINTS]
         )
