@@ -1,4 +1,4 @@
-"""The command line: `python -m runner problems | evaluate | run | ceilings`.
+"""The command line: `python -m runner problems | evaluate | run | lint | ceilings`.
 
 With `--json`, one JSON document on stdout and nothing else; progress goes to stderr. Exit status 0
 means the command worked (a failing kernel is a result), 2 that the request cannot be met, 1 that
@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kernels.catalog import Problem, UnknownProblem, load_all, load_problem
+from kernels.catalog import Problem, UnknownProblem, load_all, load_problem, slugs
 from runner import console, evaluate, languages
 from runner.archive import write_archive
 from runner.drive import drive
@@ -58,6 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _print_json({"error": refusal})
         _tell(f"error: {error}")
         return BAD_REQUEST
+    except BrokenPipeError:
+        # Whoever read our output has seen enough, as `head` does; nothing is left to say to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,6 +93,10 @@ def _parser() -> argparse.ArgumentParser:
     whole.add_argument("-o", "--output", type=Path, required=True, metavar="F.warpdeck.zip")
     for measured in (one, whole):
         measured.add_argument("--case-set", help="default: host, or gpu on a GPU")
+    examined = command("lint", _lint, "Examine problems: what computes nothing must fail them.")
+    examined.add_argument(
+        "problem", metavar="PROBLEM", nargs="?", help="slug or folder; default: every problem"
+    )
     roofs = command("ceilings", _ceilings, "Measure bandwidth and peaks of a device.")
     roofs.add_argument("--refresh", action="store_true", help="measure again")
     for measured in (one, whole, roofs):
@@ -170,6 +178,23 @@ def _ceilings(options: argparse.Namespace) -> int:
         _print_json({"device": to_json(info), "ceilings": to_json(found)})
     else:
         print(console.ceilings(found))
+    return OK
+
+
+def _lint(options: argparse.Namespace) -> int:
+    from runner import lint  # imports torch, which takes seconds and no other command needs
+
+    names = [options.problem] if options.problem else slugs()
+    reports = []
+    for name in names:
+        reports.append(lint.lint(lint.folder_of(name)))
+        if not options.json:
+            print(console.lint(reports[-1]), end="\n\n", flush=True)
+    if options.json:
+        documents = [to_json(report) for report in reports]
+        admissible = all(report.admissible for report in reports)
+        whole = {"admissible": admissible, "problems": documents}
+        _print_json(documents[0] if options.problem else whole)
     return OK
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 
 import pytest
@@ -8,6 +9,7 @@ from django.utils import timezone
 
 from tests.factories import make_user
 from webapp.accounts.models import SignInLink, local_admin
+from webapp.accounts.redaction import WithoutTokens
 
 pytestmark = pytest.mark.django_db
 
@@ -86,3 +88,11 @@ def test_signing_out_takes_a_post(client: Client) -> None:
     assert signed_in(client)
     assert client.post("/sign-out/").status_code == 302
     assert not signed_in(client)
+
+
+def test_a_token_is_taken_out_of_what_is_logged() -> None:
+    record = logging.LogRecord(
+        "django.request", logging.WARNING, "", 0, "Gone: %s", ("/sign-in/s3cret_token/",), None
+    )
+    assert WithoutTokens().filter(record)
+    assert record.getMessage() == "Gone: /sign-in/…/"
