@@ -6,8 +6,9 @@ It formats and prints nothing itself; the JSON documents are made elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from kernels.catalog import Problem
+from kernels.catalog import Problem, Tolerance
 from runner import units
 from runner.drive import describe_best
 from runner.events import (
@@ -23,7 +24,11 @@ from runner.results import CaseResult, Ceiling, Evaluation
 from runner.state import RunState
 from runner.tuning import Space
 
+if TYPE_CHECKING:
+    from runner.lint import Report, Trial  # it imports torch, which no other command needs
+
 REASON_CHARACTERS = 200
+LARGE = 1e6
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
@@ -94,6 +99,41 @@ def ceilings(found: Sequence[Ceiling]) -> str:
             rate = units.rate_flops(ceiling.value, ceiling.dtype)
         rows.append((ceiling.name, rate, ceiling.source, ceiling.detail))
     return table(("roof", "rate", "source", "how"), rows, right=(1,))
+
+
+def lint(report: Report) -> str:
+    """Per case and kernel, how far the error lies from the tolerance."""
+    names = [trial.kernel for trial in report.cases[0].trials]
+    rows = []
+    for case in report.cases:
+        name = case.case if case.scored else f"{case.case} (checked only)"
+        rows.append((name, *(_trial(trial, case.tolerance) for trial in case.trials)))
+    header = ("error ÷ tolerance", *names)
+    lines = [f"{report.problem}: {'admissible' if report.admissible else 'NOT admissible'}", ""]
+    lines += [table(header, rows, right=range(1, len(header))), ""]
+    for case in report.cases:
+        wrong = (trial for trial in case.trials if not trial.as_it_should)
+        lines += [f"{case.case}: {_objection(trial)}" for trial in wrong]
+    lines.append("Above 1 is refused. = is the answer here, to within a rounding.")
+    lines.append(f"Scope: {report.scope}")
+    return "\n".join(lines)
+
+
+def _trial(trial: Trial, tolerance: Tolerance) -> str:
+    mark = "" if trial.as_it_should else " !"
+    if trial.max_rel_error is None or trial.norm_error is None:
+        return ("passes" if trial.accepted else "refused") + mark
+    if trial.accepted and trial.exact and not trial.honest:
+        return "=" + mark
+    worst = max(trial.max_rel_error / tolerance.element, trial.norm_error / tolerance.norm)
+    return (units.significant(worst) if worst < LARGE else f"{worst:.0e}") + mark
+
+
+def _objection(trial: Trial) -> str:
+    if trial.honest:
+        return f"{trial.kernel} must pass and is refused: {trial.reason}"
+    why = "the answer is degenerate here" if trial.exact else "the tolerance is too loose"
+    return f"{trial.kernel} must fail and passes: {why}"
 
 
 def step(event: Event) -> str | None:

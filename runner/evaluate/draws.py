@@ -1,4 +1,4 @@
-"""Random tensors: what each name in `kernels.catalog.DRAWS` means. Knows no problem, no kernel."""
+"""Random tensors: what each name in `kernels.catalog.DRAWS` means. Knows no kernel."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from collections.abc import Callable
 
 import torch
 
+from kernels.catalog import Argument, Case
 from runner.evaluate.tensors import DTYPES
 
 INDEPENDENT = frozenset({"normal", "uniform", "wide", "tiny"})  # any permutation is as likely
 WIDE_EXPONENT = 20
 Shape = tuple[int, ...]
+
+
+def draw_name(case: Case, argument: Argument) -> str:
+    """How an input varies: as its contract says, unless the case says otherwise."""
+    return case.draws.get(argument.name, argument.draw)
 
 
 def draw(name: str, shape: Shape, dtype: str, generator: torch.Generator) -> torch.Tensor:

@@ -10,17 +10,18 @@ import importlib.util
 import inspect
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from kernels.catalog import Problem, Tolerance, load_problem
+from kernels.catalog import Case, Problem, Tolerance, load_problem
 from runner.evaluate import malloc
 from runner.evaluate.buffers import Layout, Mapped, Region
 from runner.evaluate.channel import Channel, Message
 from runner.evaluate.clocks import Clock, clock_for
-from runner.evaluate.draws import INDEPENDENT, draw
+from runner.evaluate.draws import INDEPENDENT, draw, draw_name
 from runner.evaluate.judge import Judgement, Oracle
 from runner.evaluate.tensors import DTYPES, same_bits, shared_tensor
 from runner.results import Verdict
@@ -41,7 +42,7 @@ def serve(channel: Channel) -> None:
         return
     torch.set_num_threads(start["threads"])
     problem = load_problem(start["problem"])
-    module = load_reference(problem)
+    module = load_reference(problem.reference_path)
     clock = clock_for(start["kind"])
     versions = {"torch": torch.__version__, "python": platform.python_version()}
     names = baseline_names(module, start["kind"])
@@ -59,10 +60,9 @@ def serve(channel: Channel) -> None:
         channel.send({**case.answer(message), "nonce": message["nonce"]})
 
 
-def load_reference(problem: Problem) -> Any:
-    """The problem's `reference.py` as a module: ours, and trusted."""
-    path = problem.reference_path
-    specification = importlib.util.spec_from_file_location(f"reference_{problem.slug}", path)
+def load_reference(path: Path) -> Any:
+    """A problem's `reference.py` as a module: ours, and trusted."""
+    specification = importlib.util.spec_from_file_location(f"reference_{path.parent.name}", path)
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
@@ -127,7 +127,7 @@ class OpenCase:
 
     def _draw_name(self, region: Region) -> str:
         argument = next(a for a in self.problem.inputs if a.name == region.name)
-        return self.case.draws.get(region.name, argument.draw)
+        return draw_name(self.case, argument)
 
     def _poison(self, number: int) -> None:
         for region in self.outputs(number):
@@ -254,13 +254,7 @@ class OpenCase:
         """The truth for a set, computed once, in float64 from the referee's own inputs."""
         if number not in self.oracles:
             inputs = self.pristine[number]
-            doubles = [value.double() if value.is_floating_point() else value for value in inputs]
-            result = self.module.reference(*doubles)
-            values = result if isinstance(result, tuple) else (result,)
-            self.oracles[number] = tuple(
-                Oracle(region.name, value, DTYPES[region.dtype])
-                for region, value in zip(self.outputs(number), values, strict=True)
-            )
+            self.oracles[number] = oracles(self.module, self.problem, self.case, inputs)
         return self.oracles[number]
 
     def close(self) -> None:
@@ -270,6 +264,19 @@ class OpenCase:
         self.shared.close()
         if self.mine is not None:
             self.mine.close()
+
+
+def oracles(
+    module: Any, problem: Problem, case: Case, inputs: Sequence[torch.Tensor]
+) -> tuple[Oracle, ...]:
+    """The truth about inputs, one oracle per output, computed in float64."""
+    doubles = [value.double() if value.is_floating_point() else value for value in inputs]
+    result = module.reference(*doubles)
+    values = result if isinstance(result, tuple) else (result,)
+    return tuple(
+        Oracle(argument.name, value, DTYPES[case.dtype_of(argument)])
+        for argument, value in zip(problem.outputs, values, strict=True)
+    )
 
 
 def summary(judgements: list[Judgement]) -> Message:
