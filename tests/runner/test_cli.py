@@ -53,6 +53,20 @@ def test_problems_are_one_json_document_or_a_table() -> None:
     assert any(line.startswith("vector_add ") for line in table)
 
 
+def test_a_reader_that_stops_reading_is_no_error() -> None:
+    listing = subprocess.Popen(
+        [sys.executable, "-m", "runner", "problems", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+    )
+    assert listing.stdout is not None
+    listing.stdout.close()
+    assert listing.stderr is not None
+    assert listing.stderr.read() == b""
+    assert listing.wait(30) == 0
+
+
 def test_an_evaluation_is_one_json_document_with_all_that_was_promised() -> None:
     done = runner("evaluate", "vector_add", KERNEL.path, *QUICK, "--pairs", "10", "--json")
     assert done.returncode == 0, done.stderr
