@@ -20,7 +20,7 @@ from pathlib import Path
 
 from kernels.catalog import Case, Problem, UnknownProblem, load_problem
 from runner import languages
-from runner.evaluate import buffers, keeper, sandbox
+from runner.evaluate import buffers, ceilings, keeper, sandbox
 from runner.evaluate.devices import cache_folder, cpu_count, device_info
 from runner.evaluate.keeper import Child, Ending, Kind, Watch, WorkFolder, Zygote
 from runner.evaluate.lease import lease
@@ -211,7 +211,8 @@ def _measure(request: Request, compiled: CompileResult) -> Evaluation:
         ):
             watch = Watch(time.monotonic() + request.spec.limits.deadline_s, request.cancel)
             kind, progress = request.device.kind, request.progress
-            session = Session(request.problem, kind, referee, candidate, watch, progress)
+            roofs = ceilings.known(request.device)
+            session = Session(request.problem, kind, referee, candidate, watch, progress, roofs)
             finding.session = session
             _examine(request, session, str(artifact), finding)
         finding.same_artifact = artifact.is_file() and artifact.read_bytes() == content
@@ -314,7 +315,7 @@ def _integrity(finding: Finding, session: Session, ending: Ending) -> tuple[Inte
         checks.append(IntegrityCheck("timed_output_verified", True, detail))
     if evidence.clock_excess_us:
         detail = f"the parent's clock saw at most {max(evidence.clock_excess_us):.0f} µs more"
-        checks.append(IntegrityCheck("two_clocks", True, detail))
+        checks += [IntegrityCheck("two_clocks", True, detail), _physics(session)]
     detail = "what was loaded was built from this source and is unchanged on disk"
     checks.append(IntegrityCheck("source_hash", finding.same_artifact, detail))
     clean = ending.leftover == 0
@@ -324,6 +325,17 @@ def _integrity(finding: Finding, session: Session, ending: Ending) -> tuple[Inte
         detail = f"{ending.dropped_bytes} bytes of output dropped"
         checks.append(IntegrityCheck("output_capped", False, detail))
     return tuple(checks)
+
+
+def _physics(session: Session) -> IntegrityCheck:
+    """Whether the timed cases took at least what the roofs of the device demand."""
+    found = session.evidence.physics
+    if session.ceilings is None:
+        detail = "not judged: the ceilings of this device are not measured yet"
+        return IntegrityCheck("physics", True, detail)
+    possible = all(finding.possible for finding in found)
+    detail = "; ".join(finding.words for finding in found) or "not judged: no case was timed"
+    return IntegrityCheck("physics", possible, detail)
 
 
 def kinds(request: Request) -> tuple[Kind, Kind]:

@@ -30,7 +30,7 @@ def ceilings(
     `refresh`. A roof that could not be obtained has value None and the reason in its detail.
     """
     info = device_info(device)
-    path = _path(info)
+    path = path_of(info)
     if not refresh and (cached := _read(path)) is not None:
         return cached
     with lease(info.uuid, cancel=cancel):
@@ -43,7 +43,12 @@ def ceilings(
     return roofs
 
 
-def _path(info: DeviceInfo) -> Path:
+def known(info: DeviceInfo) -> tuple[Ceiling, ...] | None:
+    """What was measured before; None when nothing was. Never measures, so it takes no time."""
+    return _read(path_of(info))
+
+
+def path_of(info: DeviceInfo) -> Path:
     cores = f"-{cpu_count()}c" if info.kind == "host" else ""
     return cache_folder() / f"ceilings-{FORMAT}-{info.uuid}{cores}.json"
 

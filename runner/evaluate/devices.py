@@ -108,17 +108,37 @@ def cpu_information(key: str) -> str | None:
 
 def cache_sizes() -> dict[int, int]:
     """Bytes of each data cache level as one core sees it; empty where the kernel does not say."""
-    sizes: dict[int, int] = {}
-    for index in CACHES.glob("index*"):
-        try:
-            kind = (index / "type").read_text().strip()
-            level = int((index / "level").read_text())
-            text = (index / "size").read_text().strip()
-        except (OSError, ValueError):
-            continue
-        if kind != "Instruction" and text[:-1].isdigit():
-            sizes[level] = int(text[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[text[-1]]
-    return sizes
+    return dict(found for index in CACHES.glob("index*") if (found := _cache(index)) is not None)
+
+
+def _cache(index: Path) -> tuple[int, int] | None:
+    """Level and bytes of one data cache, None for another kind or where the kernel does not say."""
+    try:
+        kind = (index / "type").read_text().strip()
+        level = int((index / "level").read_text())
+        text = (index / "size").read_text().strip()
+    except (OSError, ValueError):
+        return None
+    if kind == "Instruction" or not text[:-1].isdigit():
+        return None
+    return level, int(text[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[text[-1]]
+
+
+def cache_capacities() -> dict[int, int]:
+    """Bytes that the data caches of each level hold over all cores this process may use."""
+    instances: dict[tuple[int, str], int] = {}
+    for core in os.sched_getaffinity(0):
+        for index in (CACHES.parents[1] / f"cpu{core}" / "cache").glob("index*"):
+            try:
+                shared = (index / "shared_cpu_list").read_text().strip()
+            except OSError:
+                continue
+            if (found := _cache(index)) is not None:
+                instances[(found[0], shared)] = found[1]
+    capacities: dict[int, int] = {}
+    for (level, _), size in instances.items():
+        capacities[level] = capacities.get(level, 0) + size
+    return capacities
 
 
 def _model() -> str:

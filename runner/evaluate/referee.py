@@ -46,7 +46,8 @@ def serve(channel: Channel) -> None:
     clock = clock_for(start["kind"])
     versions = {"torch": torch.__version__, "python": platform.python_version()}
     names = baseline_names(module, start["kind"])
-    channel.send({"baselines": names, "versions": versions, "nonce": start["nonce"]})
+    hello: Message = {"baselines": names, "versions": versions, "l2_bytes": l2_bytes(start["kind"])}
+    channel.send({**hello, "nonce": start["nonce"]})
     case: OpenCase | None = None
     while (message := channel.receive()) is not None:
         if message["do"] == "open":
@@ -74,6 +75,13 @@ def baseline_names(module: Any, kind: str) -> list[str]:
     """On the host the eager ones only: a compiled one would need seconds of C++ for each shape."""
     names = list(module.BASELINES)
     return names if kind == "cuda" else [n for n in names if not n.startswith("torch.compile")]
+
+
+def l2_bytes(kind: str) -> int | None:
+    """What the last cache of a GPU holds; the driver's own tools do not say."""
+    if kind != "cuda":
+        return None
+    return getattr(torch.cuda.get_device_properties(0), "L2_cache_size", None)
 
 
 class OpenCase:
@@ -179,7 +187,11 @@ class OpenCase:
         return {}
 
     def baseline(self, name: str, number: int) -> Message:
-        """One timed call of a named baseline. One that cannot run here says why."""
+        """One timed call of a named baseline. One that cannot run here says why.
+
+        After a Python candidate's call on the host its answer is copied; so is the baseline's, so
+        that the parent's clock sees the same on both sides.
+        """
         call = self.calls.get((name, number))
         if call is None:
             call = self.calls[(name, number)] = self._bind(name, number)
@@ -188,6 +200,10 @@ class OpenCase:
             elapsed_ns, self.returned = self.clock.measure(call)
         except Exception as error:
             return {"failed": f"{type(error).__name__}: {error}"[:2000]}
+        if self.mine is not None and not self.given_outputs:
+            values = self.returned if isinstance(self.returned, tuple) else (self.returned,)
+            for region, value in zip(self.outputs(number), values, strict=True):
+                shared_tensor(self.mine, region).copy_(value)
         return {"ns": elapsed_ns}
 
     def _bind(self, name: str, number: int) -> Callable[[], Any]:

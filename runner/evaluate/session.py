@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kernels.catalog import Case, Problem
-from runner.evaluate import buffers, statistics
+from runner.evaluate import buffers, physics, statistics
 from runner.evaluate.buffers import Layout
 from runner.evaluate.channel import BadMessage, Message
-from runner.evaluate.devices import cpu_count
+from runner.evaluate.devices import cache_capacities, cpu_count, cpu_information
 from runner.evaluate.keeper import (
     Child,
     ChildEnded,
@@ -27,13 +27,13 @@ from runner.evaluate.keeper import (
     Watch,
     exit_words,
 )
-from runner.results import CaseResult, Timing, Verdict
+from runner.results import CaseResult, Ceiling, Timing, Verdict
 from runner.wire import to_json
 
 CHECKED_SETS = 2
 WARM_UP_CALLS = 3
 MINIMUM_PAIRS = 10
-VERIFIED_PAIRS = 2
+VERIFIED_PAIRS = 8  # a median needs half of the calls: leaving them out escapes one time in 256
 POOL_BYTES = 64 << 20  # a pool of sets larger than the private caches of most machines
 POOL_SETS = (3, 5)
 SHIFT_LIMIT = 1 << 40
@@ -79,6 +79,7 @@ class Evidence:
     repeats: int = 0
     timed_verified: int = 0
     clock_excess_us: list[float] = field(default_factory=list)
+    physics: list[physics.Finding] = field(default_factory=list)
     interpreted: list[str] = field(default_factory=list)
     refused_baselines: dict[str, str] = field(default_factory=dict)
 
@@ -94,7 +95,10 @@ class PairTimes:
 
 
 class Session:
-    """`kind` is the device's; `watch` bounds the candidate's time, not the referee's."""
+    """`kind` is the device's; `watch` bounds the candidate's time, not the referee's.
+
+    `ceilings` are None where they were never measured: an evaluation does not wait for that.
+    """
 
     def __init__(
         self,
@@ -104,9 +108,11 @@ class Session:
         candidate: Child,
         watch: Watch,
         progress: Callable[[str], None],
+        ceilings: Sequence[Ceiling] | None = None,
     ) -> None:
         self.problem, self.kind, self.progress = problem, kind, progress
         self.referee, self.candidate, self.watch = referee, candidate, watch
+        self.ceilings, self.roofs = ceilings, physics.Roofs((), {})
         self.evidence = Evidence()
         self.baselines: list[str] = []
         self.versions: dict[str, str] = {}
@@ -118,6 +124,8 @@ class Session:
         given = language == "cpp"
         hello = self._referee({"problem": self.problem.slug, "given_outputs": given, **common})
         self.baselines, self.versions = hello["baselines"], hello["versions"]
+        if self.ceilings is not None:
+            self.roofs = self._roofs(self.ceilings, hello["l2_bytes"])
         dtypes = dict.fromkeys(case.dtype for case in cases)
         symbols = {
             self.problem.cpp_symbol(dtype): self.problem.cpp_prototype(dtype) for dtype in dtypes
@@ -138,6 +146,7 @@ class Session:
                 raise CaseFailed(Verdict.unmeasured, self._interpreted_reason(), errors=errors)
             if pairs is not None:
                 timing = self._time(case, layout, pairs)
+                self._require_possible(case, timing, errors)
         except CaseFailed as failed:
             result = self._result(case, failed.verdict, failed.reason, failed.errors)
             if failed.fatal:
@@ -209,16 +218,30 @@ class Session:
 
     def _run_and_judge(self, case: Case, number: int) -> Message:
         self._referee({"do": "poison", "sets": [number]})
-        message = {"do": "run", "set": number, "dirty": True}
-        ran = self._candidate(message, self._named(case, "while checking")).message
+        ran = self._run(case, number, "while checking", dirty=True).message
         if ran.get("launches") and case.name not in self.evidence.interpreted:
             self.evidence.interpreted.append(case.name)
         return self._judge(case, number, keep=number == 0)
 
+    def _run(self, case: Case, number: int, occasion: str, *, dirty: bool = False) -> Reply:
+        """One call of the candidate.
+
+        On the host its answer is in shared memory when the reply arrives: there is no later step
+        in which work could be done that neither clock sees. From a GPU it is fetched only when it
+        is judged, since a copy of every timed answer would take longer than the calls.
+        """
+        publish = self.kind == "host"
+        message = {"do": "run", "set": number, "dirty": dirty, "publish": publish}
+        reply = self._candidate(message, self._named(case, occasion))
+        if publish:
+            self._require_shapes(case, reply.message.get("returned"))
+        return reply
+
     def _judge(self, case: Case, number: int, *, keep: bool) -> Message:
-        message = {"do": "publish", "set": number}
-        published = self._candidate(message, self._named(case, "while checking")).message
-        self._require_shapes(case, published.get("returned"))
+        if self.kind != "host":
+            message = {"do": "publish", "set": number}
+            published = self._candidate(message, self._named(case, "while checking")).message
+            self._require_shapes(case, published.get("returned"))
         reply = self._referee({"do": "judge", "set": number, "keep": keep})
         self.evidence.judged += 1
         self._require_passed(case, reply)
@@ -252,6 +275,21 @@ class Session:
                 reason = f"{argument.name} is {have}, expected {want[0]} {want[1]} {want[2]}"
                 raise CaseFailed(Verdict.wrong_dtype, self._named(case, reason))
 
+    def _roofs(self, ceilings: Sequence[Ceiling], l2_bytes: int | None) -> physics.Roofs:
+        if self.kind == "cuda":
+            return physics.roofs("cuda", ceilings, {2: l2_bytes} if l2_bytes else {})
+        flags = cpu_information("flags") or cpu_information("Features") or ""
+        return physics.roofs("host", ceilings, cache_capacities(), frozenset(flags.split()))
+
+    def _require_possible(self, case: Case, timing: Timing, errors: Message) -> None:
+        if self.ceilings is None:
+            return
+        found = physics.examine(case, timing, self.roofs)
+        self.evidence.physics.append(found)
+        if not found.possible:
+            reason = f"{self.problem.slug} {found.words}"
+            raise CaseFailed(Verdict.impossible, reason, errors=errors)
+
     def _time(self, case: Case, layout: Layout, pairs: int) -> Timing:
         """Once more when the clocks disagree: a busy machine does that too, but not twice."""
         self.progress(f"timing {case.name}")
@@ -265,25 +303,26 @@ class Session:
         raise CaseFailed(Verdict.timing_disputed, self._named(case, str(disputed)))
 
     def _time_pairs(self, case: Case, layout: Layout, baseline: str, pairs: int) -> PairTimes:
-        """Rounds over the pool of sets; each round has fresh values and poisoned outputs."""
+        """The pool of sets in turn. Values are fresh and outputs poisoned right before each pair:
+        what came earlier could be worked off in an earlier call, where the median does not see it.
+        """
         times, sets = PairTimes(), list(range(layout.sets))
-        later = range(min(layout.sets, pairs - VERIFIED_PAIRS), pairs)
-        verified = set(self.random.sample(later, VERIFIED_PAIRS))
+        verified = set(self.random.sample(range(pairs), min(VERIFIED_PAIRS, pairs)))
         for pair in range(pairs):
             number = pair % layout.sets
-            if number == 0:
-                self._renew(sets)
+            self._renew([number])
             self._pair(case, baseline, number, times)
             if pair in verified:
                 self._judge(case, number, keep=False)
                 self.evidence.timed_verified += 1
         for number in sets:
-            self._candidate({"do": "publish", "set": number}, self._named(case, "after timing"))
+            if self.kind != "host":
+                self._candidate({"do": "publish", "set": number}, self._named(case, "after timing"))
             self._require_passed(case, self._referee({"do": "inputs", "set": number}))
         return times
 
     def _renew(self, sets: list[int]) -> None:
-        """New input values in every set. A remembered answer is then a wrong one."""
+        """New input values in these sets. A remembered answer is then a wrong one."""
         shifts = [self.random.randrange(1, SHIFT_LIMIT) for _ in self.problem.inputs]
         self._referee({"do": "roll", "sets": sets, "shifts": shifts})
         if self.kind == "cuda":
@@ -298,8 +337,7 @@ class Session:
                 reply = self._baseline(baseline, number)
                 own, outside = times.baseline_us, times.baseline_outside_us
             else:
-                message = {"do": "run", "set": number}
-                reply = self._candidate(message, self._named(case, "while timing"))
+                reply = self._run(case, number, "while timing")
                 own, outside = times.candidate_us, times.candidate_outside_us
             own.append(_nanoseconds(reply.message) / 1000)
             outside.append(reply.elapsed_ns / 1000)
@@ -327,8 +365,7 @@ class Session:
         """Warm the candidate up; fewer pairs where the deadline allows no more, at least ten."""
         slowest = 1e-6
         for _ in range(WARM_UP_CALLS):
-            message = {"do": "run", "set": 0}
-            reply = self._candidate(message, self._named(case, "while warming up"))
+            reply = self._run(case, 0, "while warming up")
             slowest = max(slowest, reply.elapsed_ns / 1e9)
         return max(MINIMUM_PAIRS, min(pairs, int(self.watch.left() / 2 / slowest)))
 

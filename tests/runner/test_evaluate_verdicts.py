@@ -42,6 +42,7 @@ def test_a_result_carries_its_evidence(honest: Evaluation) -> None:
         "repeat_agrees",
         "timed_output_verified",
         "two_clocks",
+        "physics",
         "source_hash",
         "process_tree_clean",
     }
