@@ -111,7 +111,8 @@ class Session:
             return {}
         assert self.case is not None
         if command == "run":
-            return self.case.run(message["set"], dirty=message.get("dirty", False))
+            reply = self.case.run(message["set"], dirty=message["dirty"])
+            return {**reply, **self.case.publish(message["set"])} if message["publish"] else reply
         if command == "publish":
             return self.case.publish(message["set"])
         if command == "roll":
