@@ -46,14 +46,12 @@ class DeadlinePassed(Exception):
     """The child did not answer in time."""
 
 
-@dataclass(frozen=True)
 class ChildEnded(Exception):
     """The child ended instead of answering; `status` is its exit status, negative for a signal."""
 
-    status: int
-
-    def __str__(self) -> str:
-        return exit_words(self.status)
+    def __init__(self, status: int) -> None:
+        super().__init__(exit_words(status))
+        self.status = status
 
 
 @dataclass(frozen=True)
@@ -182,6 +180,7 @@ class Child:
     def __init__(self, zygote: Zygote, channel: Channel, drain: Drain) -> None:
         self.zygote, self.channel, self.drain = zygote, channel, drain
         self.exit: Message | None = None
+        self.condemned = False
         self.selector = selectors.DefaultSelector()
         for source in (channel, zygote.control, drain.descriptor):
             self.selector.register(source, selectors.EVENT_READ)
@@ -235,6 +234,13 @@ class Child:
             self._wait(watch)
         return ChildEnded(self.exit["exited"])
 
+    def condemn(self) -> None:
+        """Have it killed without waiting, so that two trees come down at the same time."""
+        if self.exit is None and not self.condemned:
+            self.condemned = True
+            with contextlib.suppress(OSError):
+                self.zygote.control.send({"do": "kill"})
+
     def end(self) -> Ending:
         """Kill what is left of the child's tree and collect its output. Never raises for its state.
 
@@ -260,8 +266,8 @@ class Child:
         if self._registered(self.channel):
             self.selector.unregister(self.channel)
         watch = Watch(time.monotonic() + EXIT_S)
+        self.condemn()
         try:
-            self.zygote.control.send({"do": "kill"})
             while self.exit is None:
                 self._wait(watch)
         except (OSError, ZygoteDied, BadMessage, DeadlinePassed):

@@ -42,7 +42,8 @@ def main() -> None:
     os.set_inheritable(arguments.control, False)
     control.send({"ready": os.getpid()})
     while (request := control.receive()) is not None:
-        _serve(control, request, role)
+        if request.get("do") != "kill":  # one that crossed with the child's own end
+            _serve(control, request, role)
 
 
 def _serve(control: Channel, request: Message, role: ModuleType) -> None:

@@ -279,3 +279,24 @@ def test_a_candidate_sees_no_process_and_no_data_of_ours() -> None:
     assert lines[0] == "True"
     assert "tests" not in lines[1]
     assert "webapp" not in lines[1]
+
+
+def test_a_child_that_ends_as_it_is_killed_does_not_haunt_the_next(tmp_path: Path) -> None:
+    kind = keeper.Kind("referee")
+    hello = {"problem": "softmax", "given_outputs": True, "threads": 1, "kind": "host"}
+    with keeper.borrowed(kind, {}) as zygote:
+        before = children_of(zygote.process.pid)
+        first = zygote.fork(tmp_path, None, 1000)
+        deadline = time.monotonic() + PATIENCE_S
+        while not (born := set(children_of(zygote.process.pid)) - set(before)):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        for pid in born:
+            os.kill(pid, signal.SIGKILL)
+        assert wait_until_gone(list(born)) == []
+        time.sleep(0.1)  # the zygote reports an end that nobody reads before the kill is sent
+        assert first.end().status == -signal.SIGKILL
+        second = zygote.fork(tmp_path, None, 1000)
+        reply = second.ask(hello, keeper.Watch(time.monotonic() + PATIENCE_S))
+        second.end()
+    assert "torch" in reply.message["baselines"]
