@@ -110,6 +110,8 @@ class Zygote:
         argv = [sys.executable, "-P", "-m", "runner.evaluate.zygote", "--role", kind.role]
         argv += ["--control", str(theirs.fileno())]
         if kind.role == "candidate":
+            if sandbox.isolation().usable:
+                argv += ["--scratch", str(sandbox.SCRATCH)]
             argv = sandbox.command(argv, self.folder.path, cuda=bool(kind.device))
         environment = sandbox.environment(self.folder.path, extra)
         try:
@@ -383,6 +385,8 @@ def borrowed(
         zygote.await_ready()
         yield zygote
     finally:
+        if zygote.folder.path.is_dir():
+            sandbox.empty(zygote.folder.path, keep=frozenset({LOG}))
         zygote.lock.release()
 
 

@@ -34,7 +34,8 @@ ALLOWED_ENVIRONMENT = (
 PROBE_S = 10.0
 FILE_BYTES = 1 << 30
 PROCESSES = 4096
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
+SCRATCH = Path("/dev/shm")  # the only writable folder beside the work folder
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,11 @@ def command(argv: list[str], folder: Path, *, cuda: bool) -> list[str]:
 def _bubblewrap(folder: Path, *, cuda: bool) -> list[str]:
     """Read-only view of the machine without home, temporary files, our data or network."""
     argv = ["bwrap", "--die-with-parent", "--unshare-net", "--unshare-pid", "--unshare-ipc"]
-    argv += ["--unshare-uts", "--ro-bind", "/", "/", "--proc", "/proc"]
+    argv += ["--unshare-uts", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--proc", "/proc"]
     if cuda:
-        argv += ["--dev-bind", "/dev", "/dev", "--tmpfs", "/dev/shm"]
+        argv += ["--dev-bind", "/dev", "/dev", "--tmpfs", str(SCRATCH)]
     else:
-        argv += ["--dev", "/dev"]
+        argv += ["--dev", "/dev", "--tmpfs", str(SCRATCH), "--remount-ro", "/dev"]
     for path in _hidden():
         argv += ["--tmpfs", path]
     for path in _needed():
@@ -150,6 +151,26 @@ def _address_space_now() -> int:
 def die_with_parent() -> None:
     """SIGKILL for this process when the thread that started it ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def seal(sealed: bool) -> None:
+    """Close this process's memory and descriptors to its children, or open them again.
+
+    A child that could write into its zygote would decide what the next candidates meet.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, int(not sealed), 0, 0, 0)
+
+
+def empty(folder: Path, keep: frozenset[str] = frozenset()) -> None:
+    """Remove everything in a folder but the names to keep: words for the next candidate."""
+    for entry in os.scandir(folder):
+        if entry.name in keep:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                os.unlink(entry.path)
 
 
 def adopt_orphans() -> None:

@@ -18,6 +18,7 @@ import signal
 import socket
 import sys
 import traceback
+from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
@@ -31,9 +32,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="runner.evaluate.zygote")
     parser.add_argument("--control", type=int, required=True)
     parser.add_argument("--role", choices=ROLES, required=True)
+    parser.add_argument("--scratch", type=Path, help="a folder of ours alone, emptied each time")
     arguments = parser.parse_args()
     sandbox.die_with_parent()
     sandbox.adopt_orphans()
+    sandbox.seal(True)
     role = importlib.import_module(f"runner.evaluate.{arguments.role}")
     role.warm()
     gc.collect()
@@ -43,10 +46,10 @@ def main() -> None:
     control.send({"ready": os.getpid()})
     while (request := control.receive()) is not None:
         if request.get("do") != "kill":  # one that crossed with the child's own end
-            _serve(control, request, role)
+            _serve(control, request, role, arguments.scratch)
 
 
-def _serve(control: Channel, request: Message, role: ModuleType) -> None:
+def _serve(control: Channel, request: Message, role: ModuleType, scratch: Path | None) -> None:
     """Fork, wait for the end of the child or of the parent, clean up, report."""
     descriptors = control.take_descriptors()
     pid = os.fork()
@@ -57,6 +60,8 @@ def _serve(control: Channel, request: Message, role: ModuleType) -> None:
     parent_alive = _watch(control, pid)
     _, status = os.waitpid(pid, 0)
     leftover = sandbox.kill_descendants()
+    if scratch is not None:
+        sandbox.empty(scratch)
     if not parent_alive:
         sys.exit(0)
     control.send({"exited": os.waitstatus_to_exitcode(status), "leftover": leftover})
@@ -88,6 +93,7 @@ def _become(
     try:
         control.close()
         sandbox.die_with_parent()
+        sandbox.seal(False)
         os.setsid()
         channel, output = descriptors
         os.dup2(output, 1)
