@@ -317,6 +317,9 @@ def _integrity(finding: Finding, session: Session, ending: Ending) -> tuple[Inte
     if evidence.clock_excess_us:
         detail = f"the parent's clock saw at most {max(evidence.clock_excess_us):.0f} µs more"
         checks += [IntegrityCheck("two_clocks", True, detail), _physics(session)]
+    if evidence.idle_us:
+        detail = f"it worked {max(evidence.idle_us):.0f} µs after a timed call had returned"
+        checks.append(IntegrityCheck("idle_between_calls", True, detail))
     detail = "what was loaded was built from this source and is unchanged on disk"
     checks.append(IntegrityCheck("source_hash", finding.same_artifact, detail))
     clean = ending.leftover == 0

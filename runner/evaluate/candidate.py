@@ -21,7 +21,7 @@ from runner.evaluate import interpreter, malloc
 from runner.evaluate.buffers import Layout, Mapped, Region
 from runner.evaluate.channel import Channel, Message
 from runner.evaluate.clocks import Clock, clock_for
-from runner.evaluate.tensors import DTYPES, poisoned, shared_tensor
+from runner.evaluate.tensors import DTYPES, deliver, poisoned, shared_tensor
 from runner.wire import from_json
 
 TRACEBACK_CHARACTERS = 4000
@@ -171,7 +171,7 @@ class OpenCase:
         if described == [expected(region, self.clock.device) for region in self.outputs(number)]:
             values = result if isinstance(result, tuple | list) else (result,)
             for region, value in zip(self.outputs(number), values, strict=True):
-                shared_tensor(self.mapped, region).copy_(value)
+                deliver(self.mapped, region, value)
         return {"returned": described}
 
     def roll(self, sets: list[int], shifts: list[int]) -> Message:
@@ -237,18 +237,19 @@ class Module:
 
 
 def describe(result: Any) -> list[list[Any]]:
-    """Type, dtype, device and shape of each returned value, as plain JSON."""
+    """Type, dtype, device, shape and contiguity of each returned value, as plain JSON."""
     values = result if isinstance(result, tuple | list) else (result,)
     described: list[list[Any]] = []
     for value in values:
         if type(value) is torch.Tensor:
             dtype = str(value.dtype).removeprefix("torch.")
-            described.append(["Tensor", dtype, str(value.device), list(value.shape)])
+            contiguous = value.layout is torch.strided and value.is_contiguous()
+            described.append(["Tensor", dtype, str(value.device), list(value.shape), contiguous])
         else:
-            described.append([type(value).__name__, "", "", []])
+            described.append([type(value).__name__, "", "", [], False])
     return described
 
 
 def expected(region: Region, device: torch.device) -> list[Any]:
     dtype = str(DTYPES[region.dtype]).removeprefix("torch.")
-    return ["Tensor", dtype, str(device), list(region.shape)]
+    return ["Tensor", dtype, str(device), list(region.shape), True]

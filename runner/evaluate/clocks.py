@@ -43,13 +43,23 @@ class HostClock:
         private = cache_sizes().get(2, 1 << 20) * cpu_count()
         size = max(self.FLUSH_BYTES[0], min(self.FLUSH_BYTES[1], 2 * private))
         self._flush = torch.zeros(size // 4)
+        self._threads = torch.get_num_threads()
 
     def measure(self, call: Callable[[], Any]) -> tuple[int, Any]:
-        self._flush.add_(1.0)
+        self._flush_caches()
         started = _now_ns()
         result = call()
         ended = _now_ns()
         return ended - started, result
+
+    def _flush_caches(self) -> None:
+        """On every core, also for a call that has set torch to fewer threads."""
+        threads = torch.get_num_threads()
+        if threads != self._threads:
+            torch.set_num_threads(self._threads)
+        self._flush.add_(1.0)
+        if threads != self._threads:
+            torch.set_num_threads(threads)
 
     def settle(self) -> None:
         return None

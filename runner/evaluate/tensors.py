@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import torch
 
 from runner.evaluate.buffers import Mapped, Region
@@ -21,6 +23,17 @@ def shared_tensor(mapped: Mapped, region: Region) -> torch.Tensor:
     if region.nbytes == 0:
         return torch.empty(region.shape, dtype=dtype)
     return torch.frombuffer(mapped.view(region), dtype=dtype).view(region.shape)
+
+
+def deliver(mapped: Mapped, region: Region, value: torch.Tensor) -> None:
+    """Copy a contiguous tensor of the region's shape into shared memory, from wherever it lies.
+
+    On the host by one thread, whatever torch is set to: how long it takes is nobody's choice.
+    """
+    if value.device.type == "cpu" and value.is_contiguous() and not value.is_neg():
+        ctypes.memmove(mapped.address(region), value.data_ptr(), region.nbytes)
+    else:
+        shared_tensor(mapped, region).copy_(value)
 
 
 def same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:

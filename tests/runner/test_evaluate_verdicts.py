@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.evaluate import evaluate
+from runner.evaluate import evaluate, processor
 from runner.results import Evaluation, Verdict, flat_json
 from runner.spec import EvaluationSpec, Limits, SpecError
 from runner.wire import from_json, to_json
@@ -42,6 +42,7 @@ def test_a_result_carries_its_evidence(honest: Evaluation) -> None:
         "repeat_agrees",
         "timed_output_verified",
         "two_clocks",
+        *(["idle_between_calls"] if processor.available() else []),
         "physics",
         "source_hash",
         "process_tree_clean",
