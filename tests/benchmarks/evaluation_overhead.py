@@ -4,8 +4,8 @@
 
 Works on a copy of `runner/` and `kernels/` in a temporary folder, to which it adds the smallest
 problem there can be: the catalog of the product stays as it is. Clients are threads of a process,
-as in a worker; they share its zygotes and meet at the lease of the device. Prints a table of p50 and
-p95 in milliseconds, phase by phase, and asserts nothing. Only a quiet machine gives figures.
+as in a worker; they share its zygotes and meet at the lease of the device. It prints p50 and p95
+in milliseconds, phase by phase, and asserts nothing. Only a quiet machine gives figures.
 """
 
 from __future__ import annotations
