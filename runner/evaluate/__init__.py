@@ -215,6 +215,7 @@ def _measure(request: Request, compiled: CompileResult) -> Evaluation:
             session = Session(request.problem, kind, referee, candidate, watch, progress, roofs)
             finding.session = session
             _examine(request, session, str(artifact), finding)
+            request.progress("clearing up")
             referee.condemn()
         finding.same_artifact = artifact.is_file() and artifact.read_bytes() == content
     return _conclude(request, compiled, finding)

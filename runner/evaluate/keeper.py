@@ -63,6 +63,14 @@ class Reply:
 
 
 @dataclass(frozen=True)
+class Question:
+    """What was asked and not yet answered."""
+
+    nonce: str
+    started_ns: int
+
+
+@dataclass(frozen=True)
 class Ending:
     """How a child's tree ended: `leftover` processes outlived the child and were killed."""
 
@@ -189,6 +197,10 @@ class Child:
 
     def ask(self, message: Message, watch: Watch, descriptors: Sequence[int] = ()) -> Reply:
         """Raises ChildEnded, DeadlinePassed, Cancelled, BadMessage or ZygoteDied."""
+        return self.answer(self.post(message, watch, descriptors), watch)
+
+    def post(self, message: Message, watch: Watch, descriptors: Sequence[int] = ()) -> Question:
+        """Ask without waiting, so that two children work at the same time; raises as `ask`."""
         watch.check()
         if self.channel.pending:
             raise BadMessage("words that nobody asked for")
@@ -198,13 +210,17 @@ class Child:
             self.channel.send({**message, "nonce": nonce}, descriptors)
         except OSError:
             raise self._ended(watch) from None
+        return Question(nonce, started)
+
+    def answer(self, question: Question, watch: Watch) -> Reply:
+        """The answer to what was posted last; raises as `ask`."""
         while (reply := self.channel.take()) is None:
             if self.exit is not None and not self.channel.fill():
                 raise ChildEnded(self.exit["exited"])
             if self.exit is None:
                 self._wait(watch)
-        elapsed_ns = time.perf_counter_ns() - started
-        if reply.pop("nonce", None) != nonce:
+        elapsed_ns = time.perf_counter_ns() - question.started_ns
+        if reply.pop("nonce", None) != question.nonce:
             raise BadMessage("an answer to no question")
         return Reply(reply, elapsed_ns)
 

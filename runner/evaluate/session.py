@@ -6,12 +6,13 @@ becomes a CaseResult here. It starts no process and never sees a tensor.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import random
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kernels.catalog import Case, Problem
@@ -128,17 +129,20 @@ class Session:
         """Start both processes' work; the candidate's code is loaded. Raises CaseFailed."""
         common = {"threads": cpu_count(), "kind": self.kind}
         given = language == "cpp"
-        hello = self._referee({"problem": self.problem.slug, "given_outputs": given, **common})
-        self.baselines, self.versions = hello["baselines"], hello["versions"]
-        if self.ceilings is not None:
-            self.roofs = self._roofs(self.ceilings, hello["l2_bytes"])
         dtypes = dict.fromkeys(case.dtype for case in cases)
         symbols = {
             self.problem.cpp_symbol(dtype): self.problem.cpp_prototype(dtype) for dtype in dtypes
         }
         self.progress("loading")
         message = {"language": language, "artifact": artifact, "symbols": symbols, **common}
-        self._candidate(message, "while loading")
+        with self._blamed("while loading"):
+            loading = self.candidate.post(message, self.watch)
+        hello = self._referee({"problem": self.problem.slug, "given_outputs": given, **common})
+        self.baselines, self.versions = hello["baselines"], hello["versions"]
+        if self.ceilings is not None:
+            self.roofs = self._roofs(self.ceilings, hello["l2_bytes"])
+        with self._blamed("while loading"):
+            self._succeeded(self.candidate.answer(loading, self.watch), "while loading")
 
     def examine(self, case: Case, pairs: int | None) -> CaseResult:
         """Check a case; if it passes and `pairs` is given, time it. Raises FatalCase."""
@@ -451,8 +455,18 @@ class Session:
 
     def _candidate(self, message: Message, occasion: str, descriptors: Sequence[int] = ()) -> Reply:
         """Ask the candidate; everything that goes wrong there is its fault."""
+        with self._blamed(occasion):
+            return self._succeeded(self.candidate.ask(message, self.watch, descriptors), occasion)
+
+    def _succeeded(self, reply: Reply, occasion: str) -> Reply:
+        if failed := reply.message.get("failed"):
+            raise _reported(str(failed), reply.message, occasion)
+        return reply
+
+    @contextlib.contextmanager
+    def _blamed(self, occasion: str) -> Iterator[None]:
         try:
-            reply = self.candidate.ask(message, self.watch, descriptors)
+            yield
         except ChildEnded as ended:
             verdict, reason = self._ending(ended.status)
             raise CaseFailed(verdict, f"{occasion}: {reason}", fatal=True) from None
@@ -462,9 +476,6 @@ class Session:
         except BadMessage as error:
             reason = f"{occasion}: its result channel carried {error}"
             raise CaseFailed(Verdict.tampered, reason, fatal=True) from None
-        if failed := reply.message.get("failed"):
-            raise _reported(str(failed), reply.message, occasion)
-        return reply
 
     def _ending(self, status: int) -> tuple[Verdict, str]:
         """A SIGKILL we did not send is the system's out-of-memory killer; SIGXCPU our CPU limit."""
