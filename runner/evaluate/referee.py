@@ -23,7 +23,7 @@ from runner.evaluate.channel import Channel, Message
 from runner.evaluate.clocks import Clock, clock_for
 from runner.evaluate.draws import INDEPENDENT, draw, draw_name
 from runner.evaluate.judge import Judgement, Oracle
-from runner.evaluate.tensors import DTYPES, deliver, same_bits, shared_tensor
+from runner.evaluate.tensors import DTYPES, approach, deliver, poisoned, same_bits, shared_tensor
 from runner.results import Verdict
 from runner.wire import from_json
 
@@ -179,11 +179,12 @@ class OpenCase:
                 self.inputs(number), self.pristine[number], shifts, strict=True
             ):
                 if on_host and self._draw_name(region) not in INDEPENDENT:
-                    value.copy_(self._draw(region))
+                    fresh = self._draw(region)
                 else:
-                    value.copy_(value.flatten().roll(shift).view_as(value))
-                if on_host:
-                    shared_tensor(self.shared, region).copy_(value)
+                    fresh = value.flatten().roll(shift).view_as(value)
+                value.copy_(fresh)
+                if on_host:  # from the same source: neither copy may be read more often
+                    shared_tensor(self.shared, region).copy_(fresh)
             self._poison(number)
         return {}
 
@@ -191,12 +192,18 @@ class OpenCase:
         """One timed call of a named baseline. One that cannot run here says why.
 
         After a Python candidate's call on the host its answer is copied; so is the baseline's, so
-        that the parent's clock sees the same on both sides.
+        that the parent's clock sees the same on both sides. What comes before the call is the same
+        on both sides too.
         """
         call = self.calls.get((name, number))
         if call is None:
             call = self.calls[(name, number)] = self._bind(name, number)
         self.returned = None  # a result lives until the next call, as the candidate's does
+        if self.mine is not None:
+            regions = self.outputs(number)
+            dirt = [poisoned(r.shape, r.dtype, self.clock.device) for r in regions]
+            del dirt
+            approach([shared_tensor(self.mine, r) for r in self.layout.of_set(number)])
         try:
             elapsed_ns, self.returned = self.clock.measure(call)
         except Exception as error:
