@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from runner.evaluate.buffers import Mapped, Region
+from runner.evaluate.buffers import POISON, Mapped, Region
 
 DTYPES = {
     "fp32": torch.float32,
@@ -50,13 +50,21 @@ def poisoned(shape: tuple[int, ...], dtype: str, device: torch.device) -> torch.
     return torch.full(shape, fill, dtype=kind, device=device).view(DTYPES[dtype])
 
 
-def approach(values: Sequence[torch.Tensor]) -> None:
-    """Read tensors before a timed call on the host, as baseline and candidate both do.
+def approach(mapped: Mapped, regions: Sequence[Region]) -> None:
+    """Read a set before a timed call on the host, as baseline and candidate both do.
 
-    Where they lie in the shared cache depends on who wrote them last and how often they were read.
-    Read twice by the process that is timed, then flushed from its private caches, they lie equally
-    near on both sides: a sum of vectors against itself came out at 0.75 to 0.9 without this.
+    Where tensors lie in the shared cache depends on who wrote them last and how often they were
+    read. Read twice by the process that is timed, then flushed from its private caches, they lie
+    equally near on both sides: a sum of vectors against itself came out at 0.75 to 0.9 without
+    this. Then the memory that the call's allocations will get is poisoned. By one thread, whatever
+    torch is set to: how long it takes is nobody's choice.
     """
+    scratch = torch.empty(max(region.nbytes for region in regions), dtype=torch.uint8)
     for _ in range(2):
-        for value in values:
-            value.clone()
+        for region in regions:
+            ctypes.memmove(scratch.data_ptr(), mapped.address(region), region.nbytes)
+    del scratch
+    outputs = [region for region in regions if region.output]
+    dirt = [torch.empty(region.nbytes, dtype=torch.uint8) for region in outputs]
+    for memory in dirt:
+        ctypes.memset(memory.data_ptr(), POISON, memory.numel())
