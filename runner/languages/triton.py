@@ -47,17 +47,6 @@ def compile(
     return CompileResult(True, path, "", versions)
 
 
-def launches_kernels(source: str) -> bool:
-    """Whether the source uses Triton at all; a hint for people, the launch itself decides."""
-    for node in ast.walk(ast.parse(source)):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module]
-        if any(name.split(".")[0] == "triton" for name in names):
-            return True
-    return False
-
-
 def _defined(tree: ast.Module) -> set[str]:
     """Names bound at module level, as far as they can be read off without running it."""
     names: set[str] = set()

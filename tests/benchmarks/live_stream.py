@@ -21,6 +21,8 @@ import time
 from datetime import datetime
 from pathlib import Path
 
+from tests.ports import free_port
+
 WARM_UP_S = 2.0
 
 
@@ -149,11 +151,6 @@ def print_table(lags: list[float], viewers: int, rate: float) -> None:
 def cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def await_port(port: int) -> None:

@@ -21,16 +21,10 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.chromium import chromium
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 90
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Wire:

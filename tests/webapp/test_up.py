@@ -7,7 +7,6 @@ import http.client
 import os
 import re
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +18,8 @@ from typing import Protocol
 
 import pytest
 from django.conf import settings
+
+from tests.ports import free_port
 
 PATIENCE_S = 90.0
 
@@ -100,11 +101,6 @@ def _processes() -> Iterator[tuple[int, tuple[int, str]]]:
 def survivors(family: dict[int, str]) -> list[int]:
     now = dict(_processes())
     return [pid for pid, start in family.items() if pid in now and now[pid][1] == start]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def until(condition: Callable[[], bool]) -> None:
