@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kernels.catalog import Case, Problem, UnknownProblem, load_problem
-from runner import languages
-from runner.evaluate import buffers, ceilings, keeper, sandbox
+from runner import languages, sandbox
+from runner.evaluate import buffers, ceilings, keeper
 from runner.evaluate.devices import cache_folder, cpu_count, device_info
 from runner.evaluate.keeper import Child, Ending, Kind, Watch, WorkFolder, Zygote
 from runner.evaluate.lease import lease

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from runner import processes
-from runner.evaluate.sandbox import ROOT
 from runner.results import Ceiling, DeviceInfo
+from runner.sandbox import ROOT
 
 DEADLINE_S = 300.0
 COPY_BYTES = 2 << 30

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from runner import languages, processes
 from runner.evaluate.devices import cache_sizes, cpu_count, cpu_information
-from runner.evaluate.sandbox import ROOT
 from runner.languages import MissingCompiler
 from runner.results import Ceiling
+from runner.sandbox import ROOT
 from runner.spec import Limits
 
 SOURCE = Path(__file__).with_name("microkernels.cpp")

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runner.evaluate import sandbox
+from runner import sandbox
 from runner.evaluate.channel import BadMessage, Channel, Message
 from runner.processes import POLL_S, Cancelled, Drain
 

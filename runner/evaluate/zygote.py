@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-from runner.evaluate import sandbox
+from runner import sandbox
 from runner.evaluate.channel import Channel, Message
 
 ROLES = ("referee", "candidate")

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.evaluate import Cancelled, evaluate, keeper, sandbox
+from runner import sandbox
+from runner.evaluate import Cancelled, evaluate, keeper
 from runner.results import Evaluation, Verdict
 from runner.spec import EvaluationSpec, Limits
 from tests.runner.candidates import PYTHON, cpp, judge

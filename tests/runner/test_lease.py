@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from runner.evaluate.lease import lease, path_of
-from runner.evaluate.sandbox import ROOT
 from runner.processes import Cancelled
+from runner.sandbox import ROOT
 
 HOLDER = """
 import sys, time

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from runner import processes
 
-ROOT = Path(__file__).resolve().parents[2]  # the checkout: runner/ and kernels/ lie in it
+ROOT = Path(__file__).resolve().parents[1]  # the checkout: runner/ and kernels/ lie in it
 ALLOWED_ENVIRONMENT = (
     "PATH",
     "LANG",
