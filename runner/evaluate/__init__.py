@@ -372,6 +372,8 @@ def environment_of(kind: Kind) -> dict[str, str]:
         "MKL_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": "1",  # numpy's pool would start threads before the fork
         "OMP_WAIT_POLICY": "passive",
+        "OMP_PLACES": "threads",
+        "OMP_PROC_BIND": "close",  # two threads on one core measure the scheduler, not the kernel
         "GOMP_SPINCOUNT": "0",
         "OMP_DYNAMIC": "false",
         "MKL_DYNAMIC": "false",

@@ -37,8 +37,10 @@ def main() -> None:
     sandbox.die_with_parent()
     sandbox.adopt_orphans()
     sandbox.seal(True)
+    processors = os.sched_getaffinity(0)
     role = importlib.import_module(f"runner.evaluate.{arguments.role}")
     role.warm()
+    os.sched_setaffinity(0, processors)  # OpenMP has bound this thread to its first place
     gc.collect()
     gc.freeze()  # shared pages stay shared: the collector of a child need not touch them
     control = Channel(socket.socket(fileno=arguments.control))
