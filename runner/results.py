@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from runner.integrity import Meaning, meaning_of
 from runner.wire import to_json
 
 
@@ -44,9 +45,21 @@ class Outcome(StrEnum):
     indistinguishable = "indistinguishable"
 
 
+class CheckStatus(StrEnum):
+    """How an integrity check ended. Not judged is no pass: nobody knows."""
+
+    passed = "passed"
+    failed = "failed"
+    not_judged = "not_judged"
+
+
 @dataclass(frozen=True)
 class Timing:
-    """Candidate against one named baseline on one case: same timer, same lease, interleaved."""
+    """Candidate against one named baseline on one case: same timer, same lease, interleaved.
+
+    On a GPU the times are the device's; `launch_us` and `baseline_launch_us` are the median host
+    times until the call itself returned. None on the host, where the call is the work.
+    """
 
     baseline: str
     median_us: float
@@ -59,12 +72,21 @@ class Timing:
     ci95: tuple[float, float]
     outcome: Outcome
     samples: int
+    launch_us: float | None = None
+    baseline_launch_us: float | None = None
 
     def __post_init__(self) -> None:
         if min(self.median_us, self.baseline_us, self.speedup) <= 0 or self.samples < 1:
             raise ValueError("a timing needs positive times and at least one sample")
+        if min(self.launch_us or 0, self.baseline_launch_us or 0) < 0:
+            raise ValueError("a launch takes no negative time")
         if not 0 < self.ci95[0] <= self.ci95[1]:
             raise ValueError("ci95 must be positive and ordered")
+
+    @property
+    def launch_bound(self) -> bool:
+        """True where the host takes longer to launch the kernel than the device to run it."""
+        return self.launch_us is not None and self.launch_us > self.median_us
 
 
 @dataclass(frozen=True)
@@ -102,11 +124,34 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class IntegrityCheck:
-    """One named trust check, with its evidence in words a reviewer understands."""
+    """One named trust check, with its evidence in words a reviewer understands.
+
+    `passed` is true for a pass alone. Older records hold no `status`: there a check that is not
+    passed failed, and one that was not judged counted as passed and said so in its detail.
+    """
 
     check: str
     passed: bool
     detail: str
+    status: CheckStatus = CheckStatus.passed
+
+    def __post_init__(self) -> None:
+        if self.passed and self.status is not CheckStatus.passed:
+            raise ValueError(f"check {self.check}: {self.status} is no pass")
+        if self.passed and self.detail.startswith("not judged"):
+            object.__setattr__(self, "passed", False)
+            object.__setattr__(self, "status", CheckStatus.not_judged)
+        elif not self.passed and self.status is CheckStatus.passed:
+            object.__setattr__(self, "status", CheckStatus.failed)
+
+    @classmethod
+    def not_judged(cls, check: str, why: str) -> IntegrityCheck:
+        """A check that could not be made here; `why` is its evidence."""
+        return cls(check, False, why, CheckStatus.not_judged)
+
+    @property
+    def meaning(self) -> Meaning:
+        return meaning_of(self.check)
 
 
 @dataclass(frozen=True)
@@ -204,4 +249,6 @@ def flat_json(evaluation: Evaluation) -> dict[str, Any]:
     for case in document["cases"]:
         timing = case.pop("timing") or dict.fromkeys(names)
         case.update(timing)
+    for check in document["integrity"]:
+        check.update(to_json(meaning_of(check["check"])))
     return document

@@ -10,11 +10,18 @@ RESAMPLES = 2000
 SEED = 20260101  # the interval of given samples is reproducible
 
 
-def timing(baseline: str, baseline_us: list[float], candidate_us: list[float]) -> Timing:
+def timing(
+    baseline: str,
+    baseline_us: list[float],
+    candidate_us: list[float],
+    *,
+    baseline_launch_us: list[float] | None = None,
+    candidate_launch_us: list[float] | None = None,
+) -> Timing:
     """Both lists hold one time per pair, in pair order, by the same timer under one lease.
 
     The speedup is the ratio of medians. Its interval resamples whole pairs, so that what disturbs
-    both calls of a pair cancels.
+    both calls of a pair cancels. Launches are host times until each call returned, on a GPU only.
     """
     base, mine = numpy.asarray(baseline_us), numpy.asarray(candidate_us)
     low, high = _interval(base, mine)
@@ -32,7 +39,13 @@ def timing(baseline: str, baseline_us: list[float], candidate_us: list[float]) -
         ci95=(low, high),
         outcome=_outcome(low, high),
         samples=len(mine),
+        launch_us=_median(candidate_launch_us),
+        baseline_launch_us=_median(baseline_launch_us),
     )
+
+
+def _median(times_us: list[float] | None) -> float | None:
+    return float(numpy.median(times_us)) if times_us else None
 
 
 def _interval(base: numpy.ndarray, mine: numpy.ndarray) -> tuple[float, float]:
