@@ -25,7 +25,7 @@ MEANINGS = {
     ),
     "strided_inputs": Meaning(
         "Strided inputs",
-        "Where the contract allows views that are not contiguous, the kernel was right on those too.",
+        "The kernel was right on views that are not contiguous, where the contract allows them.",
     ),
     "outputs_poisoned": Meaning(
         "Outputs poisoned",
