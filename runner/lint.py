@@ -27,9 +27,10 @@ from kernels.catalog import (
     read_problem,
     slugs,
 )
+from runner.evaluate.baseline import offered
 from runner.evaluate.draws import draw, draw_name
 from runner.evaluate.judge import Oracle
-from runner.evaluate.referee import baseline_names, load_reference, oracles, summary
+from runner.evaluate.referee import load_reference, oracles, summary
 from runner.evaluate.session import CHECKED_SETS
 from runner.evaluate.tensors import DTYPES, poisoned
 from runner.results import Verdict
@@ -326,7 +327,7 @@ def _eager(module: Any) -> dict[str, Kernel]:
 
         return kernel
 
-    return {f"baseline {name}": baseline(name) for name in baseline_names(module, "host")}
+    return {f"baseline {name}": baseline(name) for name in offered(list(module.BASELINES), "host")}
 
 
 Kernel = Callable[[Drawn], Tensors]

@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from runner.evaluate import buffers, ceilings, keeper
 from runner.evaluate.devices import cache_folder, cpu_count, device_info
 from runner.evaluate.keeper import Child, Ending, Kind, Watch, WorkFolder, Zygote
 from runner.evaluate.lease import lease
-from runner.evaluate.session import POOL_SETS, CaseFailed, FatalCase, Session
+from runner.evaluate.session import POOL_SETS, CaseFailed, Children, FatalCase, Session
 from runner.languages import CompileResult, MissingCompiler
 from runner.processes import Cancelled
 from runner.results import CaseResult, DeviceInfo, Evaluation, IntegrityCheck, Verdict
@@ -188,46 +188,48 @@ class Finding:
 
 
 def _measure(request: Request, compiled: CompileResult) -> Evaluation:
-    """Everything that uses the device: two forked children under the device's lease."""
+    """Everything that uses the device: three forked children under the device's lease."""
     assert compiled.artifact is not None
-    referee_kind, candidate_kind = kinds(request)
     request.progress("waiting for the device")
-    with (
-        keeper.borrowed(referee_kind, environment_of(referee_kind), request.cancel) as referees,
-        keeper.borrowed(
-            candidate_kind, environment_of(candidate_kind), request.cancel
-        ) as candidates,
-        lease(request.device.uuid, cancel=request.cancel),
-        candidates.folder.subfolder() as folder,
-        referees.folder.subfolder() as referee_folder,
-    ):
-        artifact = folder / compiled.artifact.name
+    finding = Finding()
+    with ExitStack() as held:
+        zygotes = [
+            held.enter_context(keeper.borrowed(kind, environment_of(kind), request.cancel))
+            for kind in kinds(request)
+        ]
+        held.enter_context(lease(request.device.uuid, cancel=request.cancel))
+        folders = [held.enter_context(zygote.folder.subfolder()) for zygote in zygotes]
+        artifact = folders[-1] / compiled.artifact.name
         content = compiled.artifact.read_bytes()
         artifact.write_bytes(content)
-        finding = Finding()
-        with (
-            _forked(referees, referee_folder, request, None) as referee,
-            _forked(candidates, folder, request, finding) as candidate,
-        ):
-            watch = Watch(time.monotonic() + request.spec.limits.deadline_s, request.cancel)
-            kind, progress = request.device.kind, request.progress
-            roofs = ceilings.known(request.device)
-            session = Session(request.problem, kind, referee, candidate, watch, progress, roofs)
-            finding.session = session
+        with ExitStack() as running:
+            children = Children(
+                *(
+                    running.enter_context(_forked(zygote, folder, request, finding))
+                    for zygote, folder in zip(zygotes, folders, strict=True)
+                )
+            )
+            session = finding.session = _session(request, children)
             _examine(request, session, str(artifact), finding)
             request.progress("clearing up")
-            referee.condemn()
+            children.referee.condemn()
+            children.baseline.condemn()
         finding.same_artifact = artifact.is_file() and artifact.read_bytes() == content
     return _conclude(request, compiled, finding)
 
 
+def _session(request: Request, children: Children) -> Session:
+    watch = Watch(time.monotonic() + request.spec.limits.deadline_s, request.cancel)
+    kind, roofs = request.device.kind, ceilings.known(request.device)
+    return Session(request.problem, kind, children, watch, request.progress, roofs)
+
+
 @contextmanager
-def _forked(
-    zygote: Zygote, folder: Path, request: Request, finding: Finding | None
-) -> Iterator[Child]:
-    limits = request.spec.limits
+def _forked(zygote: Zygote, folder: Path, request: Request, finding: Finding) -> Iterator[Child]:
+    """A child; the candidate's is limited, and how it ended is kept."""
+    limits, candidate = request.spec.limits, zygote.kind.role == "candidate"
     rlimits = None
-    if finding is not None:
+    if candidate:
         rlimits = {
             "cpu_s": int(limits.deadline_s * cpu_count()) + 10,
             "address_space_bytes": address_space(request),
@@ -237,7 +239,7 @@ def _forked(
         yield child
     finally:
         ending = child.end()
-        if finding is not None:
+        if candidate:
             finding.candidate = ending
 
 
@@ -343,12 +345,13 @@ def _physics(session: Session) -> IntegrityCheck:
     return IntegrityCheck("physics", possible, detail)
 
 
-def kinds(request: Request) -> tuple[Kind, Kind]:
-    """The zygotes an evaluation needs. Triton on the host runs in its interpreter."""
+def kinds(request: Request) -> tuple[Kind, Kind, Kind]:
+    """The zygotes an evaluation needs, in order. Triton on the host runs in its interpreter."""
     device = request.device.uuid if request.device.kind == "cuda" else ""
     interpreted = request.spec.language == "triton" and not device
     interpreted = interpreted and "triton" in request.spec.source
-    return Kind("referee", device), Kind("candidate", device, interpreted)
+    ours = Kind("referee", device), Kind("baseline", device)
+    return *ours, Kind("candidate", device, interpreted)
 
 
 def address_space(request: Request) -> int | None:
@@ -365,7 +368,7 @@ def environment_of(kind: Kind) -> dict[str, str]:
     environment = {"CUDA_VISIBLE_DEVICES": kind.device}
     if kind.interpreted:
         environment["TRITON_INTERPRET"] = "1"
-    if kind.role == "referee" and kind.device:
+    if kind.role == "baseline" and kind.device:
         environment |= compiler_caches()
     return environment | {
         "OMP_NUM_THREADS": threads,

@@ -8,22 +8,40 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 
+from runner.evaluate.buffers import Memory, Region
 from runner.evaluate.devices import cache_sizes, cpu_count
+from runner.evaluate.tensors import read_twice
 
 _now_ns = time.perf_counter_ns  # bound here, before candidate code can replace it
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One call: its time, what it returned, and on a GPU the host's time until it returned.
+
+    `flush_ns` is what the flush of the GPU's L2 took: a fixed amount of work just before the call.
+    """
+
+    ns: int
+    returned: Any
+    launch_ns: int | None = None
+    flush_ns: int | None = None
 
 
 class Clock(Protocol):
     device: torch.device
 
-    def measure(self, call: Callable[[], Any]) -> tuple[int, Any]:
-        """Nanoseconds of one call, and what it returned."""
+    def prepare(self, memory: Memory, regions: Sequence[Region]) -> None:
+        """In a process that is not timed: bring caches to the state in which calls are timed."""
         ...
+
+    def measure(self, call: Callable[[], Any]) -> Measured: ...
 
     def settle(self) -> None:
         """Wait until the device is idle."""
@@ -34,38 +52,37 @@ class HostClock:
     """perf_counter_ns directly around the call, the private caches of all cores flushed before.
 
     Without the flush what happens to lie in a core's own cache favours one side: a kernel against
-    itself, one thread, was off by 10%. And the calling thread starts on the same core each time,
-    free to leave it: a message wakes a process on the sender's core, where OpenMP may have bound
-    another of its threads, and the two shared it in most calls of one side: softmax against itself
-    came out at 0.6.
+    itself, one thread, was off by 10%. Caches know no processes, so a process of ours prepares
+    them for both sides and the parent's clock sees little beyond the call itself.
+
+    The calling thread starts on the same core each time, free to leave it: a message wakes a
+    process on the sender's core, where OpenMP may have bound another of its threads, and the two
+    shared it in most calls of one side: softmax against itself came out at 0.6.
     """
 
     FLUSH_BYTES = (8 << 20, 256 << 20)  # at least, at most
 
     def __init__(self) -> None:
         self.device = torch.device("cpu")
-        private = cache_sizes().get(2, 1 << 20) * cpu_count()
-        size = max(self.FLUSH_BYTES[0], min(self.FLUSH_BYTES[1], 2 * private))
-        self._flush = torch.zeros(size // 4)
-        self._threads = torch.get_num_threads()
+        self._flush: torch.Tensor | None = None
         self._processors = os.sched_getaffinity(0)
 
-    def measure(self, call: Callable[[], Any]) -> tuple[int, Any]:
-        self._flush_caches()
+    def prepare(self, memory: Memory, regions: Sequence[Region]) -> None:
+        """Read a set twice, then write more than all private caches hold, on every core."""
+        if self._flush is None:
+            private = cache_sizes().get(2, 1 << 20) * cpu_count()
+            size = max(self.FLUSH_BYTES[0], min(self.FLUSH_BYTES[1], 2 * private))
+            self._flush = torch.zeros(size // 4)
+        self._go_home()
+        read_twice(memory, regions)
+        self._flush.add_(1.0)
+
+    def measure(self, call: Callable[[], Any]) -> Measured:
         self._go_home()
         started = _now_ns()
-        result = call()
+        returned = call()
         ended = _now_ns()
-        return ended - started, result
-
-    def _flush_caches(self) -> None:
-        """On every core, also for a call that has set torch to fewer threads."""
-        threads = torch.get_num_threads()
-        if threads != self._threads:
-            torch.set_num_threads(self._threads)
-        self._flush.add_(1.0)
-        if threads != self._threads:
-            torch.set_num_threads(threads)
+        return Measured(ended - started, returned)
 
     def _go_home(self) -> None:
         os.sched_setaffinity(0, {min(self._processors)})
@@ -95,25 +112,35 @@ class CudaClock:
         self._flush = torch.empty(size // 4, dtype=torch.int32, device=self.device)
         self._sleep = getattr(torch.cuda, "_sleep", None)
 
-    def measure(self, call: Callable[[], Any]) -> tuple[int, Any]:
-        start = torch.cuda.Event(enable_timing=True)
-        end = torch.cuda.Event(enable_timing=True)
+    def prepare(self, memory: Memory, regions: Sequence[Region]) -> None:
+        """Nothing: a flush by another process would be followed by a change of contexts."""
+
+    def measure(self, call: Callable[[], Any]) -> Measured:
+        flush, flushed, start, end = (torch.cuda.Event(enable_timing=True) for _ in range(4))
         torch.cuda.synchronize()
+        flush.record()
         self._flush.zero_()
+        flushed.record()
         if self._sleep is not None:
             self._sleep(self.WAIT_CYCLES)
         start.record()
-        result = call()
+        called = _now_ns()
+        returned = call()
+        launch_ns = _now_ns() - called
         end.record()
         end.synchronize()
         ended = _now_ns()
         torch.cuda.synchronize()
         late_ns = _now_ns() - ended
-        elapsed_ns = round(start.elapsed_time(end) * 1e6)
-        return elapsed_ns + (late_ns if late_ns > self.LATE_NS else 0), result
+        ns = _nanoseconds(start, end) + (late_ns if late_ns > self.LATE_NS else 0)
+        return Measured(ns, returned, launch_ns, _nanoseconds(flush, flushed))
 
     def settle(self) -> None:
         torch.cuda.synchronize()
+
+
+def _nanoseconds(first: torch.cuda.Event, second: torch.cuda.Event) -> int:
+    return round(first.elapsed_time(second) * 1e6)
 
 
 def clock_for(kind: str) -> Clock:

@@ -1,4 +1,4 @@
-"""The referee's process: draws inputs, computes the float64 oracle, judges outputs, runs baselines.
+"""The referee's process: draws inputs, computes the float64 oracle, judges outputs.
 
 It never imports candidate code and never tells anyone an expected value or its seed. It writes no
 verdict on an evaluation: it answers the parent, which does.
@@ -7,10 +7,10 @@ verdict on an evaluation: it answers the parent, which does.
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import os
 import platform
-from collections.abc import Callable, Sequence
+import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,12 @@ import torch
 
 from kernels.catalog import Case, Problem, Tolerance, load_all, load_problem
 from runner.evaluate import malloc
-from runner.evaluate.buffers import Layout, Mapped, Region
+from runner.evaluate.buffers import Layout, Region
 from runner.evaluate.channel import Channel, Message
 from runner.evaluate.clocks import Clock, clock_for
 from runner.evaluate.draws import INDEPENDENT, draw, draw_name
 from runner.evaluate.judge import Judgement, Oracle
-from runner.evaluate.tensors import DTYPES, approach, deliver, same_bits, shared_tensor
+from runner.evaluate.tensors import DTYPES, create_memory, same_bits, shared_tensor
 from runner.results import Verdict
 from runner.wire import from_json
 
@@ -46,17 +46,16 @@ def serve(channel: Channel) -> None:
     module = load_reference(problem.reference_path)
     clock = clock_for(start["kind"])
     versions = {"torch": torch.__version__, "python": platform.python_version()}
-    names = baseline_names(module, start["kind"])
-    hello: Message = {"baselines": names, "versions": versions, "l2_bytes": l2_bytes(start["kind"])}
+    hello: Message = {"versions": versions, "l2_bytes": l2_bytes(start["kind"])}
     channel.send({**hello, "nonce": start["nonce"]})
     case: OpenCase | None = None
     while (message := channel.receive()) is not None:
         if message["do"] == "open":
             if case is not None:
                 case.close()
-            message["given_outputs"] = start["given_outputs"]
-            case = OpenCase(problem, module, clock, message, channel.take_descriptors())
-            channel.send({"nonce": message["nonce"]})
+            case = OpenCase(problem, module, clock, {**start, **message})
+            channel.send({"nonce": message["nonce"]}, case.descriptors)
+            case.forget_descriptors()
             continue
         assert case is not None
         channel.send({**case.answer(message), "nonce": message["nonce"]})
@@ -72,12 +71,6 @@ def load_reference(path: Path) -> Any:
     return module
 
 
-def baseline_names(module: Any, kind: str) -> list[str]:
-    """On the host the eager ones only: a compiled one would need seconds of C++ for each shape."""
-    names = list(module.BASELINES)
-    return names if kind == "cuda" else [n for n in names if not n.startswith("torch.compile")]
-
-
 def l2_bytes(kind: str) -> int | None:
     """What the last cache of a GPU holds; the driver's own tools do not say."""
     if kind != "cuda":
@@ -90,42 +83,35 @@ class OpenCase:
 
     The referee keeps its own copy of every input in memory of the same kind, for two reasons: the
     baseline must not run on data that a candidate can touch, and a changed input must show.
+    `descriptors` let other processes map memory: the first half is the candidate's, the second half
+    the baseline's.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        module: Any,
-        clock: Clock,
-        message: Message,
-        descriptors: list[int],
-    ) -> None:
+    def __init__(self, problem: Problem, module: Any, clock: Clock, message: Message) -> None:
         self.case = next(case for case in problem.cases if case.name == message["case"])
         self.problem, self.module, self.clock = problem, module, clock
-        self.given_outputs = message["given_outputs"]
         self.layout = from_json(Layout, message["layout"])
-        shared, private = descriptors
-        self.shared = Mapped(shared, self.layout)
-        self.mine = Mapped(private, self.layout) if clock.device.type == "cpu" else None
-        os.close(shared)
-        os.close(private)
+        self.shared, for_candidate = create_memory(message["kind"], self.layout)
+        self.mine, for_baseline = create_memory(message["kind"], self.layout)
+        self.descriptors = for_candidate + for_baseline
         self.generator = torch.Generator(clock.device)
         self.generator.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
         self.pristine: dict[int, list[torch.Tensor]] = {}
         self.oracles: dict[int, tuple[Oracle, ...]] = {}
         self.kept: dict[int, list[torch.Tensor]] = {}
-        self.calls: dict[tuple[str, int], Callable[[], Any]] = {}
-        self.returned: Any = None
         for number in range(self.layout.sets):
             self._fill(number)
+        clock.settle()
+
+    def forget_descriptors(self) -> None:
+        close_all(self.descriptors)
+        self.descriptors = []
 
     def _fill(self, number: int) -> None:
         """Draw the inputs of a set and share a copy; poison the outputs on both sides."""
         self.pristine[number] = []
         for region in self.inputs(number):
-            values = self._draw(region)
-            if self.mine is not None:
-                values = shared_tensor(self.mine, region).copy_(values)
+            values = shared_tensor(self.mine, region).copy_(self._draw(region))
             self.pristine[number].append(values)
             shared_tensor(self.shared, region).copy_(values)
             self.shared.lay_canary(region)
@@ -141,24 +127,27 @@ class OpenCase:
     def _poison(self, number: int) -> None:
         for region in self.outputs(number):
             self.shared.poison(region)
-            if self.mine is not None:
-                self.mine.poison(region)
+            self.mine.poison(region)
 
     def answer(self, message: Message) -> Message:
-        command = message["do"]
+        """One command; when it is answered, the device is idle."""
+        command, number = message["do"], message.get("set", 0)
         if command == "poison":
-            for number in message["sets"]:
-                self._poison(number)
-            return {}
-        if command == "roll":
-            return self.roll(message["sets"], message["shifts"])
-        if command == "baseline":
-            return self.baseline(message["name"], message["set"])
-        if command == "inputs":
-            return self._tampering(message["set"]) or {"verdict": Verdict.passed}
-        if command == "judge":
-            return self.judge(message["set"], keep=message.get("keep", False))
-        raise ValueError(f"unknown command {command!r}")
+            self._poison(number)
+        elif command == "renew":
+            for each in message["sets"]:
+                self._renew(each)
+        elif command == "prepare":
+            memory = self.shared if message["side"] == "candidate" else self.mine
+            self.clock.prepare(memory, self.layout.of_set(number))
+        elif command == "inputs":
+            return self._tampering(number) or {"verdict": Verdict.passed}
+        elif command == "judge":
+            return self.judge(number, keep=message.get("keep", False))
+        else:
+            raise ValueError(f"unknown command {command!r}")
+        self.clock.settle()
+        return {}
 
     def outputs(self, number: int) -> list[Region]:
         return [region for region in self.layout.of_set(number) if region.output]
@@ -166,73 +155,28 @@ class OpenCase:
     def inputs(self, number: int) -> list[Region]:
         return [region for region in self.layout.of_set(number) if not region.output]
 
-    def roll(self, sets: list[int], shifts: list[int]) -> Message:
-        """Fresh values for a round of timed calls, at the price of a copy.
+    def _renew(self, number: int) -> None:
+        """Fresh values for timed calls: where draws are independent at the price of a copy.
 
-        Rolling independent draws leaves their distribution; other draws are drawn again. On a GPU
-        the candidate's process rolls its device copies by the same shifts.
+        Rolling independent draws by a random distance leaves their distribution; others are drawn
+        again. Both copies are made from the same source: neither may be read more often.
         """
-        on_host = self.mine is not None
-        for number in sets:
-            self.oracles.pop(number, None)
-            for region, value, shift in zip(
-                self.inputs(number), self.pristine[number], shifts, strict=True
-            ):
-                if on_host and self._draw_name(region) not in INDEPENDENT:
-                    fresh = self._draw(region)
-                else:
-                    fresh = value.flatten().roll(shift).view_as(value)
-                value.copy_(fresh)
-                if on_host:  # from the same source: neither copy may be read more often
-                    shared_tensor(self.shared, region).copy_(fresh)
-            self._poison(number)
-        return {}
-
-    def baseline(self, name: str, number: int) -> Message:
-        """One timed call of a named baseline. One that cannot run here says why.
-
-        After a Python candidate's call on the host its answer is copied; so is the baseline's, so
-        that the parent's clock sees the same on both sides. What comes before the call is the same
-        on both sides too.
-        """
-        call = self.calls.get((name, number))
-        if call is None:
-            call = self.calls[(name, number)] = self._bind(name, number)
-        self.returned = None  # a result lives until the next call, as the candidate's does
-        if self.mine is not None:
-            approach(self.mine, self.layout.of_set(number))
-        try:
-            elapsed_ns, self.returned = self.clock.measure(call)
-        except Exception as error:
-            return {"failed": f"{type(error).__name__}: {error}"[:2000]}
-        if self.mine is not None and not self.given_outputs:
-            values = self.returned if isinstance(self.returned, tuple) else (self.returned,)
-            for region, value in zip(self.outputs(number), values, strict=True):
-                deliver(self.mine, region, value)
-        return {"ns": elapsed_ns}
-
-    def _bind(self, name: str, number: int) -> Callable[[], Any]:
-        """A baseline does about its output what the candidate does.
-
-        Against C++ it writes to given buffers, where it has an `out` parameter; against a Python
-        module, which returns tensors of its own, it allocates.
-        """
-        function = self.module.BASELINES[name]
-        inputs = self.pristine[number]
-        if self.mine is None or not self.given_outputs or not accepts_out(function):
-            return lambda: function(*inputs)
-        outputs = tuple(shared_tensor(self.mine, region) for region in self.outputs(number))
-        out = outputs[0] if len(outputs) == 1 else outputs
-        return lambda: function(*inputs, out=out)
+        self.oracles.pop(number, None)
+        for region, value in zip(self.inputs(number), self.pristine[number], strict=True):
+            if self._draw_name(region) in INDEPENDENT and value.numel() > 1:
+                distance = secrets.randbelow(value.numel() - 1) + 1
+                fresh = value.flatten().roll(distance).view_as(value)
+            else:
+                fresh = self._draw(region)
+            value.copy_(fresh)
+            shared_tensor(self.shared, region).copy_(fresh)
+        self._poison(number)
 
     def judge(self, number: int, *, keep: bool) -> Message:
         """Judge the shared outputs of a set. They are copied first: they may still change."""
         if evidence := self._tampering(number):
             return evidence
-        outputs = [
-            shared_tensor(self.shared, region).to(self.clock.device, copy=True)
-            for region in self.outputs(number)
-        ]
+        outputs = [shared_tensor(self.shared, region).clone() for region in self.outputs(number)]
         tolerance = self.problem.tolerances[self.case.dtype]
         judgements = [
             oracle.judge(output, tolerance)
@@ -266,8 +210,7 @@ class OpenCase:
                 reason = f"wrote outside {region.name}: {damage} bytes past its end"
                 return failure(Verdict.crashed, reason)
         for region, pristine in zip(self.inputs(number), self.pristine[number], strict=True):
-            shared = shared_tensor(self.shared, region).to(self.clock.device)
-            if not same_bits(pristine, shared):
+            if not same_bits(pristine, shared_tensor(self.shared, region)):
                 return failure(Verdict.mutated_input, f"input {region.name} was changed")
         return None
 
@@ -279,12 +222,16 @@ class OpenCase:
         return self.oracles[number]
 
     def close(self) -> None:
-        self.calls.clear()
         self.pristine.clear()
         self.oracles.clear()
+        self.kept.clear()
         self.shared.close()
-        if self.mine is not None:
-            self.mine.close()
+        self.mine.close()
+
+
+def close_all(descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def oracles(
@@ -319,10 +266,3 @@ def failure(verdict: Verdict, reason: str) -> Message:
 def largest(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return max(known) if known else None
-
-
-def accepts_out(function: Callable[..., Any]) -> bool:
-    try:
-        return "out" in inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False

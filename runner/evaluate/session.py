@@ -1,4 +1,4 @@
-"""One evaluation's dialogue between parent, referee and candidate: check each case, then time it.
+"""One evaluation's dialogue of the parent with its children: check each case, then time it.
 
 Runs in the parent. Owns the order of steps and what each answer means; every failing kernel
 becomes a CaseResult here. It starts no process and never sees a tensor.
@@ -24,6 +24,7 @@ from runner.evaluate.keeper import (
     Child,
     ChildEnded,
     DeadlinePassed,
+    Question,
     Reply,
     Watch,
     exit_words,
@@ -38,11 +39,10 @@ VERIFIED_PAIRS = 8  # a median needs half of the calls: leaving them out escapes
 RENEWED_PAIRS = 0.6  # with values that no earlier call could see
 POOL_BYTES = 64 << 20  # a pool of sets larger than the private caches of most machines
 POOL_SETS = (3, 5)
-SHIFT_LIMIT = 1 << 40
-REFEREE_S = 300.0  # for one answer of ours; beyond it the harness is at fault, not the kernel
+PATIENCE_S = 300.0  # for one answer of ours; beyond it the harness is at fault, not the kernel
 CLOCK_ATTEMPTS = 2
-CLOCK_SLACK_US = 150.0
-CLOCK_SLACK_RATIO = 0.1
+CLOCK_SLACK_US = 50.0
+CLOCK_SLACK_RATIO = 0.02
 IDLE_SLACK_US = 100.0
 IDLE_SLACK_RATIO = 0.05
 TORCH_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "int64": "int64"}
@@ -71,8 +71,17 @@ class FatalCase(Exception):
         self.result = result
 
 
-class RefereeTooSlow(RuntimeError):
-    """Our own process did not answer within REFEREE_S."""
+class TooSlow(RuntimeError):
+    """A process of ours did not answer within PATIENCE_S."""
+
+
+@dataclass(frozen=True)
+class Children:
+    """The three processes of an evaluation below the parent."""
+
+    referee: Child
+    baseline: Child
+    candidate: Child
 
 
 @dataclass
@@ -111,14 +120,13 @@ class Session:
         self,
         problem: Problem,
         kind: str,
-        referee: Child,
-        candidate: Child,
+        children: Children,
         watch: Watch,
         progress: Callable[[str], None],
         ceilings: Sequence[Ceiling] | None = None,
     ) -> None:
         self.problem, self.kind, self.progress = problem, kind, progress
-        self.referee, self.candidate, self.watch = referee, candidate, watch
+        self.children, self.watch = children, watch
         self.ceilings, self.roofs = ceilings, physics.Roofs((), {})
         self.evidence = Evidence()
         self.baselines: list[str] = []
@@ -135,14 +143,17 @@ class Session:
         }
         self.progress("loading")
         message = {"language": language, "artifact": artifact, "symbols": symbols, **common}
+        ours = {"problem": self.problem.slug, "given_outputs": given, **common}
         with self._blamed("while loading"):
-            loading = self.candidate.post(message, self.watch)
-        hello = self._referee({"problem": self.problem.slug, "given_outputs": given, **common})
-        self.baselines, self.versions = hello["baselines"], hello["versions"]
+            loading = self.children.candidate.post(message, self.watch)
+        opponent = self.children.baseline.post(ours, self._patience())
+        hello = self._referee(ours)
+        self.versions = hello["versions"]
+        self.baselines = self._answer(self.children.baseline, opponent).message["baselines"]
         if self.ceilings is not None:
             self.roofs = self._roofs(self.ceilings, hello["l2_bytes"])
         with self._blamed("while loading"):
-            self._succeeded(self.candidate.answer(loading, self.watch), "while loading")
+            self._succeeded(self.children.candidate.answer(loading, self.watch), "while loading")
 
     def examine(self, case: Case, pairs: int | None) -> CaseResult:
         """Check a case; if it passes and `pairs` is given, time it. Raises FatalCase."""
@@ -195,8 +206,7 @@ class Session:
         if timed:
             affordable = POOL_BYTES // buffers.set_bytes(self.problem, case)
             sets = max(POOL_SETS[0], min(POOL_SETS[1], affordable))
-        layout = buffers.plan(self.problem, case, sets)
-        shared, private = buffers.create(layout, "shared"), buffers.create(layout, "private")
+        layout = buffers.plan(self.problem, case, sets, self.kind)
         message = {
             "do": "open",
             "case": case.name,
@@ -204,12 +214,15 @@ class Session:
             "symbol": self.problem.cpp_symbol(case.dtype),
             "sizes": [case.dims[name] for name in self.problem.dimension_names],
         }
+        self._referee(message)
+        descriptors = self.children.referee.channel.take_descriptors()
+        half = len(descriptors) // 2
         try:
-            self._referee(message, [shared, private])
-            self._candidate(message, self._named(case, "while opening"), [shared])
+            self._ours(self.children.baseline, message, descriptors[half:])
+            self._candidate(message, self._named(case, "while opening"), descriptors[:half])
         finally:
-            os.close(shared)
-            os.close(private)
+            for descriptor in descriptors:
+                os.close(descriptor)
         return layout
 
     def _check(self, case: Case) -> Message:
@@ -227,31 +240,20 @@ class Session:
         }
 
     def _run_and_judge(self, case: Case, number: int) -> Message:
-        self._referee({"do": "poison", "sets": [number]})
+        self._referee({"do": "poison", "set": number})
         ran = self._run(case, number, "while checking", dirty=True).message
         if ran.get("launches") and case.name not in self.evidence.interpreted:
             self.evidence.interpreted.append(case.name)
         return self._judge(case, number, keep=number == 0)
 
     def _run(self, case: Case, number: int, occasion: str, *, dirty: bool = False) -> Reply:
-        """One call of the candidate.
-
-        On the host its answer is in shared memory when the reply arrives: there is no later step
-        in which work could be done that neither clock sees. From a GPU it is fetched only when it
-        is judged, since a copy of every timed answer would take longer than the calls.
-        """
-        publish = self.kind == "host"
-        message = {"do": "run", "set": number, "dirty": dirty, "publish": publish}
+        """One call of the candidate; its answer is in shared memory when the reply arrives."""
+        message = {"do": "run", "set": number, "dirty": dirty}
         reply = self._candidate(message, self._named(case, occasion))
-        if publish:
-            self._require_shapes(case, reply.message.get("returned"))
+        self._require_shapes(case, reply.message.get("returned"))
         return reply
 
     def _judge(self, case: Case, number: int, *, keep: bool) -> Message:
-        if self.kind != "host":
-            message = {"do": "publish", "set": number}
-            published = self._candidate(message, self._named(case, "while checking")).message
-            self._require_shapes(case, published.get("returned"))
         reply = self._referee({"do": "judge", "set": number, "keep": keep})
         self.evidence.judged += 1
         self._require_passed(case, reply)
@@ -341,23 +343,19 @@ class Session:
                 self._judge(case, number, keep=False)
                 self.evidence.timed_verified += 1
         for number in sets:
-            if self.kind != "host":
-                self._candidate({"do": "publish", "set": number}, self._named(case, "after timing"))
             self._require_passed(case, self._referee({"do": "inputs", "set": number}))
         return times
 
     def _renew(self, sets: list[int]) -> None:
         """New input values in these sets. A remembered answer is then a wrong one."""
-        shifts = [self.random.randrange(1, SHIFT_LIMIT) for _ in self.problem.inputs]
-        self._referee({"do": "roll", "sets": sets, "shifts": shifts})
-        if self.kind == "cuda":
-            self._candidate({"do": "roll", "sets": sets, "shifts": shifts}, "between timed calls")
+        self._referee({"do": "renew", "sets": sets})
 
     def _pair(self, case: Case, baseline: str, number: int, times: PairTimes) -> None:
         """One call of each, in random order: a fixed order is biased."""
         sides = ["baseline", "candidate"]
         self.random.shuffle(sides)
         for side in sides:
+            self._referee({"do": "prepare", "side": side, "set": number})
             if side == "baseline":
                 reply = self._baseline(baseline, number)
                 own, outside = times.baseline_us, times.baseline_outside_us
@@ -368,13 +366,10 @@ class Session:
             outside.append(reply.elapsed_ns / 1000)
 
     def _watched_run(self, case: Case, number: int, times: PairTimes) -> Reply:
-        """A timed call, and the processor time that its tree spent since the last one returned.
-
-        On a GPU the candidate's process rolls its inputs and fetches answers between calls.
-        """
-        if self.kind != "host" or not processor.available():
+        """A timed call, and the processor time that its tree spent since the last one returned."""
+        if not processor.available():
             return self._run(case, number, "while timing")
-        tree = processor.tree(self.candidate.zygote.process.pid)
+        tree = processor.tree(self.children.candidate.zygote.process.pid)
         if times.rest is not None:
             times.idle_us.append(processor.spent_us(times.rest, processor.times(tree)))
         reply = self._run(case, number, "while timing")
@@ -382,9 +377,8 @@ class Session:
         return reply
 
     def _baseline(self, name: str, number: int) -> Reply:
-        reply = self.referee.ask({"do": "baseline", "set": number, "name": name}, self._patience())
-        self.watch.deadline += reply.elapsed_ns / 1e9
-        return reply
+        message = {"do": "run", "name": name, "set": number, "dirty": False}
+        return self._ours(self.children.baseline, message)
 
     def _fastest_baseline(self, layout: Layout) -> str:
         """Warm every baseline up and take the fastest: the strongest opponent, by name."""
@@ -411,18 +405,18 @@ class Session:
     def _clock_dispute(self, times: PairTimes) -> str | None:
         """The parent's clock around a round trip bounds what the candidate's own clock may hide.
 
-        The round trip costs the same on the baseline's side; what the candidate's takes beyond
-        that is time its own clock did not own up to. The spread of the baseline's round trips says
-        how noisy the machine is at the moment.
+        Both sides run the same code around the call, so what the candidate's round trip takes
+        beyond the baseline's is time that its own clock did not own up to. Disputed is only what
+        the two medians, each taken at the kind end of its interval, cannot explain.
         """
-        overheads = _differences(times.baseline_outside_us, times.baseline_us)
-        overhead, noise = _quantile(overheads, 0.5), _quantile(overheads, 0.9)
+        ours = sorted(_differences(times.baseline_outside_us, times.baseline_us))
+        theirs = sorted(_differences(times.candidate_outside_us, times.candidate_us))
+        half_width = 1 / math.sqrt(len(ours))  # of a median's 95% interval, as a part of the ranks
+        hidden = _quantile(theirs, 0.5 - half_width) - _quantile(ours, 0.5 + half_width)
         outside = _quantile(times.candidate_outside_us, 0.5)
-        differences = _differences(times.candidate_outside_us, times.candidate_us)
-        hidden = _quantile(differences, 0.5) - overhead
-        if hidden > CLOCK_SLACK_US + CLOCK_SLACK_RATIO * outside + (noise - overhead):
+        if hidden > CLOCK_SLACK_US + CLOCK_SLACK_RATIO * outside:
             return f"its own clock hides {hidden:.0f} µs of {outside:.0f} µs seen from outside"
-        self.evidence.clock_excess_us.append(hidden)
+        self.evidence.clock_excess_us.append(_quantile(theirs, 0.5) - _quantile(ours, 0.5))
         return None
 
     def _idle_dispute(self, times: PairTimes) -> str | None:
@@ -439,24 +433,33 @@ class Session:
         return f"{self.problem.slug} {case.name}: {reason}"
 
     def _patience(self) -> Watch:
-        return Watch(time.monotonic() + REFEREE_S, self.watch.cancel)
+        return Watch(time.monotonic() + PATIENCE_S, self.watch.cancel)
 
-    def _referee(self, message: Message, descriptors: Sequence[int] = ()) -> Message:
-        """Ask our own process. Its time is not charged to the candidate's deadline."""
+    def _referee(self, message: Message) -> Message:
+        return self._ours(self.children.referee, message).message
+
+    def _ours(self, child: Child, message: Message, descriptors: Sequence[int] = ()) -> Reply:
+        return self._answer(child, child.post(message, self._patience(), descriptors))
+
+    def _answer(self, child: Child, question: Question) -> Reply:
+        """What a process of ours says. Its time is not charged to the candidate's deadline."""
+        role = child.zygote.kind.role
         try:
-            reply = self.referee.ask(message, self._patience(), descriptors)
+            reply = child.answer(question, self._patience())
         except DeadlinePassed:
-            raise RefereeTooSlow(f"no answer to {message.get('do')} in {REFEREE_S:g} s") from None
+            raise TooSlow(f"no answer of the {role} in {PATIENCE_S:g} s") from None
         except ChildEnded as ended:
-            output = self.referee.drain.text.strip()[-2000:]
-            raise RuntimeError(f"the referee was {ended}: {output}") from None
+            output = child.drain.text.strip()[-2000:]
+            raise RuntimeError(f"the {role} was {ended}: {output}") from None
         self.watch.deadline += reply.elapsed_ns / 1e9
-        return reply.message
+        return reply
 
     def _candidate(self, message: Message, occasion: str, descriptors: Sequence[int] = ()) -> Reply:
         """Ask the candidate; everything that goes wrong there is its fault."""
         with self._blamed(occasion):
-            return self._succeeded(self.candidate.ask(message, self.watch, descriptors), occasion)
+            return self._succeeded(
+                self.children.candidate.ask(message, self.watch, descriptors), occasion
+            )
 
     def _succeeded(self, reply: Reply, occasion: str) -> Reply:
         if failed := reply.message.get("failed"):
@@ -479,9 +482,9 @@ class Session:
 
     def _ending(self, status: int) -> tuple[Verdict, str]:
         """A SIGKILL we did not send is the system's out-of-memory killer; SIGXCPU our CPU limit."""
-        self.candidate.drain.rest()
+        self.children.candidate.drain.rest()
         words = exit_words(status)
-        if "bad_alloc" in self.candidate.drain.text:
+        if "bad_alloc" in self.children.candidate.drain.text:
             return Verdict.out_of_memory, f"std::bad_alloc, {words}"
         if status == -signal.SIGXCPU:
             return Verdict.timeout, f"its processor time was used up, {words}"
@@ -514,4 +517,4 @@ def _differences(first: list[float], second: list[float]) -> list[float]:
 
 def _quantile(values: list[float], fraction: float) -> float:
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(fraction * len(ordered)))]
+    return ordered[max(0, min(len(ordered) - 1, int(fraction * len(ordered))))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy
 
 from runner.results import Outcome, Timing
@@ -24,9 +26,9 @@ def timing(
     both calls of a pair cancels. Launches are host times until each call returned, on a GPU only.
     """
     base, mine = numpy.asarray(baseline_us), numpy.asarray(candidate_us)
-    low, high = _interval(base, mine)
     base_p10, base_median, base_p90 = map(float, numpy.percentile(base, (10, 50, 90)))
     p10, median, p90 = map(float, numpy.percentile(mine, (10, 50, 90)))
+    low, high = _interval(base, mine, base_median / median)
     return Timing(
         baseline=baseline,
         median_us=median,
@@ -48,12 +50,45 @@ def _median(times_us: list[float] | None) -> float | None:
     return float(numpy.median(times_us)) if times_us else None
 
 
-def _interval(base: numpy.ndarray, mine: numpy.ndarray) -> tuple[float, float]:
+def _interval(base: numpy.ndarray, mine: numpy.ndarray, ratio: float) -> tuple[float, float]:
+    """The 95% interval of the ratio of medians; it holds `ratio`, the measured one.
+
+    The percentile bootstrap over whole pairs, then widened about the ratio, on a logarithmic scale,
+    by the root of the correlation time of the pairs: so many pairs tell as much as one independent
+    one. It covers the truth in 94% or more of simulated evaluations of 10, 30 and 200 independent
+    pairs, whether noise is normal, heavy-tailed, drifting or in two modes. Without the widening an
+    autocorrelation of 0.5 within one side brings that to 81%, with it to 95% at 200 pairs and 91% at
+    30; too few pairs do not show that they hang together, and states that last a tenth of the
+    measurement stay under-covered (`tests/benchmarks/interval_coverage.py`).
+    Rejected: bias correction (88% where both sides share two modes), an interval of order statistics
+    or Hodges and Lehmann's of pair ratios (they estimate another ratio than the one of medians).
+    """
     generator = numpy.random.default_rng(SEED)
     chosen = generator.integers(0, len(base), size=(RESAMPLES, len(base)))
     ratios = numpy.median(base[chosen], axis=1) / numpy.median(mine[chosen], axis=1)
     low, high = numpy.percentile(ratios, (2.5, 97.5))
-    return float(low), float(high)
+    widening = math.sqrt(correlation_time(base, mine))
+    low, high = min(low / ratio, 1.0) ** widening, max(high / ratio, 1.0) ** widening
+    return float(ratio * low), float(ratio * high)
+
+
+def correlation_time(base: numpy.ndarray, mine: numpy.ndarray) -> float:
+    """How many successive pairs tell as much about the ratio as one independent pair; at least 1.
+
+    Of the series of signs about the medians, baseline minus candidate: to first order the ratio of
+    medians moves with nothing else, and what disturbs both sides alike cancels. Sums of neighbouring
+    autocorrelations are added while they are positive (Geyer's initial positive sequence, 1992).
+    """
+    signs = numpy.sign(base - numpy.median(base)) - numpy.sign(mine - numpy.median(mine))
+    series = signs - signs.mean()
+    power = float(series @ series)
+    time = 1.0
+    for lag in range(1, len(series) // 2, 2):
+        near, far = series[:-lag] @ series[lag:], series[: -lag - 1] @ series[lag + 1 :]
+        if power == 0 or near + far <= 0:
+            break
+        time += 2 * float(near + far) / power
+    return time
 
 
 def _outcome(low: float, high: float) -> Outcome:

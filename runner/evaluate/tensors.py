@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Sequence
 
 import torch
 
-from runner.evaluate.buffers import POISON, Mapped, Region
+from runner.evaluate.buffers import Layout, Memory, Region
+from runner.evaluate.cuda_memory import CudaMemory
+from runner.evaluate.host_memory import HostMemory
 
 DTYPES = {
     "fp32": torch.float32,
@@ -16,25 +19,55 @@ DTYPES = {
     "int64": torch.int64,
 }
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_MEMORY: dict[str, type[HostMemory] | type[CudaMemory]] = {"host": HostMemory, "cuda": CudaMemory}
 
 
-def shared_tensor(mapped: Mapped, region: Region) -> torch.Tensor:
-    """The shared tensor itself, contiguous, no copy; dead after `mapped.close()`."""
-    dtype = DTYPES[region.dtype]
-    if region.nbytes == 0:
-        return torch.empty(region.shape, dtype=dtype)
-    return torch.frombuffer(mapped.view(region), dtype=dtype).view(region.shape)
+def create_memory(kind: str, layout: Layout) -> tuple[Memory, list[int]]:
+    """New memory on a device of `kind`, and the descriptors that another process adopts."""
+    return _MEMORY[kind].create(layout)
 
 
-def deliver(mapped: Mapped, region: Region, value: torch.Tensor) -> None:
-    """Copy a contiguous tensor of the region's shape into shared memory, from wherever it lies.
+def adopt_memory(kind: str, layout: Layout, descriptors: list[int]) -> Memory:
+    """Map what another process has created; closes the descriptors."""
+    try:
+        return _MEMORY[kind].adopt(descriptors, layout)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+class _DeviceBytes:
+    """What torch asks of foreign device memory: numba's CUDA array interface, version 3."""
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+        }
+
+
+def shared_tensor(memory: Memory, region: Region) -> torch.Tensor:
+    """The shared tensor itself, contiguous, no copy; dead after `memory.close()`."""
+    dtype, address = DTYPES[region.dtype], memory.address(region)
+    if memory.kind == "cuda":
+        raw = torch.as_tensor(_DeviceBytes(address, region.nbytes), device="cuda")
+    else:
+        content = (ctypes.c_ubyte * region.nbytes).from_address(address)
+        raw = torch.frombuffer(content, dtype=torch.uint8)
+    return raw.view(dtype).view(region.shape)
+
+
+def deliver(memory: Memory, region: Region, value: torch.Tensor) -> None:
+    """Copy a contiguous tensor of the region's shape into shared memory of its device.
 
     On the host by one thread, whatever torch is set to: how long it takes is nobody's choice.
     """
-    if value.device.type == "cpu" and value.is_contiguous() and not value.is_neg():
-        ctypes.memmove(mapped.address(region), value.data_ptr(), region.nbytes)
+    if memory.kind == "host" and value.is_contiguous() and not value.is_neg():
+        ctypes.memmove(memory.address(region), value.data_ptr(), region.nbytes)
     else:
-        shared_tensor(mapped, region).copy_(value)
+        shared_tensor(memory, region).copy_(value)
 
 
 def same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
@@ -50,21 +83,13 @@ def poisoned(shape: tuple[int, ...], dtype: str, device: torch.device) -> torch.
     return torch.full(shape, fill, dtype=kind, device=device).view(DTYPES[dtype])
 
 
-def approach(mapped: Mapped, regions: Sequence[Region]) -> None:
-    """Read a set before a timed call on the host, as baseline and candidate both do.
+def read_twice(memory: Memory, regions: Sequence[Region]) -> None:
+    """Bring a set on the host equally near to whoever uses it next.
 
     Where tensors lie in the shared cache depends on who wrote them last and how often they were
-    read. Read twice by the process that is timed, then flushed from its private caches, they lie
-    equally near on both sides: a sum of vectors against itself came out at 0.75 to 0.9 without
-    this. Then the memory that the call's allocations will get is poisoned. By one thread, whatever
-    torch is set to: how long it takes is nobody's choice.
+    read: a sum of vectors against itself came out at 0.75 to 0.9 without this.
     """
     scratch = torch.empty(max(region.nbytes for region in regions), dtype=torch.uint8)
     for _ in range(2):
         for region in regions:
-            ctypes.memmove(scratch.data_ptr(), mapped.address(region), region.nbytes)
-    del scratch
-    outputs = [region for region in regions if region.output]
-    dirt = [torch.empty(region.nbytes, dtype=torch.uint8) for region in outputs]
-    for memory in dirt:
-        ctypes.memset(memory.data_ptr(), POISON, memory.numel())
+            ctypes.memmove(scratch.data_ptr(), memory.address(region), region.nbytes)

@@ -2,8 +2,8 @@
 
 Run as `python -m runner.evaluate.zygote`. It holds no secret, opens no CUDA context and starts no
 thread, so that a fork of it is a clean process. It judges and times nothing: the role module
-(`referee` or `candidate`) does, in the child. It leaves no process behind: orphans of a child are
-adopted and killed, and when the parent is gone everything ends.
+(`referee`, `baseline` or `candidate`) does, in the child. It leaves no process behind: orphans of a
+child are adopted and killed, and when the parent is gone everything ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import NoReturn
 from runner import sandbox
 from runner.evaluate.channel import Channel, Message
 
-ROLES = ("referee", "candidate")
+ROLES = ("referee", "baseline", "candidate")
 
 
 def main() -> None:

@@ -300,4 +300,4 @@ def test_a_child_that_ends_as_it_is_killed_does_not_haunt_the_next(tmp_path: Pat
         second = zygote.fork(tmp_path, None, 1000)
         reply = second.ask(hello, keeper.Watch(time.monotonic() + PATIENCE_S))
         second.end()
-    assert "torch" in reply.message["baselines"]
+    assert "torch" in reply.message["versions"]
