@@ -1,0 +1,219 @@
+"""Barrier protocols of explicitly synchronised kernels: every interleaving, searched without a GPU.
+
+Owns the verdict, the choice of configurations and the words about what was covered. The text of a
+kernel becomes operations (`protocol_ir`), these one list of events a partition (`protocol_unroll`,
+one world of `protocol_values` at a time), and these are searched (`protocol_search`) and explained
+(`protocol_explain`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field
+
+from runner.analysis.findings import (
+    Analysis,
+    AnalysisVerdict,
+    Finding,
+    FindingKind,
+    Severity,
+    Source,
+    verdict_of,
+)
+from runner.analysis.protocol_events import Event
+from runner.analysis.protocol_explain import explain
+from runner.analysis.protocol_ir import Module, UnreadableIR, read_module
+from runner.analysis.protocol_search import Fault, Inexact, Search
+from runner.analysis.protocol_unroll import NotUnderstood, Undecided, unroll
+from runner.analysis.protocol_values import Domain, World, leaves
+
+_ASYNCHRONOUS = re.compile(
+    r"ttng\.(?:init_barrier|async_tma|warp_group_dot|tc_gen5|fence_async)|ttg\.(?:warp_specialize"
+    r"|async_copy)"
+)
+_RING = re.compile(r"memdesc<(\d+)x1xi64")
+ASSUMED = (
+    "the warps of one partition are taken as one thread: their order among themselves is the"
+    " compiler's business; values loaded from memory are taken as free, and as equal where their"
+    " addresses are; global memory and clusters of blocks are not looked at"
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`stages_max` bounds the trip counts tried: up to two rounds of the ring and two more."""
+
+    configurations: int = 256
+    states: int = 400_000
+    stages_max: int = 8
+
+
+@dataclass
+class _Coverage:
+    configurations: int = 0
+    states: int = 0
+    partitions: int = 0
+    values: dict[str, set[int]] = field(default_factory=dict)
+    trips: dict[str, set[int]] = field(default_factory=dict)
+
+    def sentence(self) -> str:
+        tried = [f"{name} = {_listed(values)}" for name, values in sorted(self.values.items())]
+        loops = [f"the loop of {line} ran {_listed(n)} times" for line, n in self.trips.items()]
+        parts = [
+            f"all interleavings of {self.partitions} partition{'s' * (self.partitions != 1)} in"
+            f" {self.configurations} configuration{'s' * (self.configurations != 1)},"
+            f" {self.states:,} states",
+            *tried,
+            *loops,
+        ]
+        return "; ".join(parts)
+
+
+def synchronises(ttgir: str) -> bool:
+    """Whether there is anything to search: barriers, partitions or asynchronous operations."""
+    return _ASYNCHRONOUS.search(ttgir) is not None
+
+
+def examine_protocol(ttgir: str, kernel: str = "", limits: Limits | None = None) -> Analysis:
+    """Searches the kernel whose TTGIR, as triton prints it, is given.
+
+    `clean` says that no interleaving within the bounds named in `scope` goes wrong. `incomplete`:
+    an operation was not understood, or the bounds were too small to finish; findings may stand
+    beside it all the same. The search ends at the first configuration in which a kernel fails.
+    """
+    if not synchronises(ttgir):
+        scope = ("no barrier, partition or asynchronous operation: nothing to search",)
+        return Analysis(AnalysisVerdict.clean, "", (), scope)
+    try:
+        module = read_module(ttgir)
+        return _Examination(module, kernel, limits or Limits()).run()
+    except UnreadableIR as unreadable:
+        return _incomplete(f"the IR cannot be read: {unreadable}", None, kernel, (), ())
+
+
+class _Examination:
+    def __init__(self, module: Module, kernel: str, limits: Limits) -> None:
+        self.module, self.limits = module, limits
+        self.kernel = kernel or module.kernel.name
+        self.coverage = _Coverage()
+        self.findings: dict[tuple[FindingKind, Source | None], Finding] = {}
+        self.stages = min(limits.stages_max, _stages(module))
+
+    def run(self) -> Analysis:
+        queue = deque([World()])
+        try:
+            while queue:
+                if self._exhausted():
+                    return self._stopped("the bounds were reached before all was searched")
+                world = queue.popleft()
+                try:
+                    if self._search(world):
+                        break
+                except Undecided as open_question:
+                    queue.extend(self._answers(world, open_question))
+        except NotUnderstood as gap:
+            return self._stopped(f"not understood: {gap.what}", gap.source)
+        except Inexact as doubt:
+            return self._stopped(_doubt(doubt.first, doubt.second), doubt.first.source)
+        findings = tuple(self.findings.values())
+        return Analysis(verdict_of(findings), "", findings, self._scope(bool(queue)))
+
+    def _exhausted(self) -> bool:
+        limits, coverage = self.limits, self.coverage
+        return coverage.configurations >= limits.configurations or coverage.states >= limits.states
+
+    def _search(self, world: World) -> bool:
+        """Searches one world; whether a violation ended it."""
+        program = unroll(self.module, world)
+        outcome = Search(program, self.limits.states - self.coverage.states).run()
+        self._count(world, len(program.processes), outcome.states, program.trips)
+        for violation in outcome.violations:
+            finding = explain(program, violation, world.labels, self.kernel)
+            self.findings.setdefault((finding.kind, finding.source), finding)
+        return any(v.fault is not Fault.no_fence for v in outcome.violations)
+
+    def _count(
+        self, world: World, partitions: int, states: int, trips: dict[str, set[int]]
+    ) -> None:
+        self.coverage.configurations += 1
+        self.coverage.states += states
+        self.coverage.partitions = max(self.coverage.partitions, partitions)
+        for name, value in world.labels.items():
+            self.coverage.values.setdefault(name, set()).add(value)
+        for line, counts in trips.items():
+            self.coverage.trips.setdefault(line, set()).update(counts)
+
+    def _answers(self, world: World, question: Undecided) -> list[World]:
+        if question.purpose == "branch":
+            worlds = world.assuming(question.value, (0, 1))
+        elif question.purpose == "trips":
+            worlds = world.fixing(question.value, self._trip_counts(world, question))
+        else:
+            worlds = world.fixing(question.value, range(2 * self.stages + 3))
+        if not worlds:
+            raise NotUnderstood(f"{question.purpose} that no value was found for", question.source)
+        return worlds
+
+    def _trip_counts(self, world: World, question: Undecided) -> list[int]:
+        """Once around the ring twice and more; fewer where another loop has been chosen already."""
+        deciding = leaves(question.value)
+        counts = list(range(1, 2 * self.stages + 3))
+        if world.labels:
+            counts = sorted({1, 2, self.stages + 1})
+        may_be_none = any(node.domain is not Domain.positive for node in deciding)
+        return [0, *counts] if may_be_none else counts
+
+    def _scope(self, stopped_early: bool) -> tuple[str, ...]:
+        sentences = [self.coverage.sentence(), ASSUMED]
+        if stopped_early:
+            sentences.append("the search ended at the first configuration that fails")
+        return tuple(sentences)
+
+    def _stopped(self, reason: str, source: Source | None = None) -> Analysis:
+        findings = tuple(self.findings.values())
+        return _incomplete(reason, source, self.kernel, findings, self._scope(False))
+
+
+def _incomplete(
+    reason: str,
+    source: Source | None,
+    kernel: str,
+    findings: tuple[Finding, ...],
+    scope: tuple[str, ...],
+) -> Analysis:
+    where = f" (line {source.line})" if source else ""
+    gap = Finding(
+        FindingKind.unsupported_operation,
+        Severity.info,
+        reason,
+        source,
+        level="ttgir",
+        kernel=kernel,
+    )
+    return Analysis(
+        AnalysisVerdict.incomplete, f"{reason}{where}", (*findings, gap), scope or (ASSUMED,)
+    )
+
+
+def _stages(module: Module) -> int:
+    """The length of the longest ring of barriers."""
+    types = (op.types for f in module.functions.values() for op in f.body.ops())
+    return max((int(n) for text in types for n in _RING.findall(text)), default=1)
+
+
+def _doubt(first: Event, second: Event) -> str:
+    return (
+        f"whether {first.accesses[0].name} of line {first.line} and"
+        f" {second.accesses[0].name} of line {second.line} overlap cannot be told"
+    )
+
+
+def _listed(values: set[int]) -> str:
+    """`1–8`, or `64, 128 and 192`, or the ends of a longer list."""
+    ordered = sorted(values)
+    if len(ordered) > 2 and ordered[-1] - ordered[0] == len(ordered) - 1:
+        return f"{ordered[0]}–{ordered[-1]}"
+    if len(ordered) > 6:
+        return f"{ordered[0]}, {ordered[1]}, … {ordered[-1]} ({len(ordered)} values)"
+    return ", ".join(str(value) for value in ordered)

@@ -1,0 +1,527 @@
+"""Says what a violation of a barrier protocol is, which line is to blame, and how it comes about.
+
+Owns the words for people. The search finds that two accesses clash; here the trace before them is
+read to tell an overtaken consumer from a reader that did not wait, and a wrong count from a cycle.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from runner.analysis.findings import Finding, FindingKind, Severity
+from runner.analysis.protocol_events import Barrier, Event, Kind, Program, View
+from runner.analysis.protocol_search import Fault, Phase, State, Step, Violation, contribution
+
+_ARRIVING = frozenset({Kind.expect, Kind.arrive, Kind.tc_commit, Kind.cp_arrive})
+
+
+@dataclass(frozen=True)
+class Blame:
+    kind: FindingKind
+    event: Event
+    message: str
+    severity: Severity = Severity.error
+
+
+def explain(
+    program: Program, violation: Violation, assumed: dict[str, int], kernel: str
+) -> Finding:
+    """One violation as a finding: the line to blame, and the shortest way there in `evidence`."""
+    blame = _Reader(program, violation).blame()
+    return Finding(
+        blame.kind,
+        blame.severity,
+        blame.message,
+        blame.event.source,
+        level="ttgir",
+        kernel=kernel,
+        evidence={
+            "steps": [f"{i}. {text}" for i, text in enumerate(_story(program, violation), 1)],
+            "assumed": assumed,
+        },
+    )
+
+
+class _Reader:
+    """Reads one violation's trace backwards."""
+
+    def __init__(self, program: Program, violation: Violation) -> None:
+        self.program, self.violation = program, violation
+        self.trace = violation.trace
+
+    def blame(self) -> Blame:
+        event, other = self.violation.event, self.violation.other
+        match self.violation.fault:
+            case Fault.stuck:
+                return self._stuck()
+            case Fault.unwritten:
+                return self._unwritten(event)
+            case Fault.conflict if other is not None:
+                return self._conflict(event, other)
+            case Fault.no_fence if other is not None:
+                return self._no_fence(event, other)
+            case Fault.over_arrival:
+                return self._over_arrival(event)
+            case Fault.busy_at_end:
+                return self._busy_at_end(event)
+            case _:
+                return self._lifetime(event)
+
+    # Accesses that are in no order
+
+    def _conflict(self, event: Event, other: Event) -> Blame:
+        if event.writes and other.writes:
+            return self._two_writers(event, other)
+        writer, reader = (event, other) if event.writes else (other, event)
+        if event is writer and reader.kind not in (Kind.read, Kind.write):
+            return self._overwritten(writer, reader)
+        return self._read_too_early(reader, writer)
+
+    def _two_writers(self, event: Event, other: Event) -> Blame:
+        return Blame(
+            FindingKind.phase_overtaken,
+            event,
+            f"{_does(event)} while line {other.line} still fills {_shared(event, other)}:"
+            " nothing orders the two writes",
+        )
+
+    def _overwritten(self, writer: Event, reader: Event) -> Blame:
+        """A slot is written while a started product or copy still reads it."""
+        place = _shared(writer, reader)
+        early = self._released_early(writer, reader)
+        if early is not None:
+            return Blame(
+                FindingKind.phase_overtaken,
+                early,
+                f"{early.barrier.name if early.barrier else 'a barrier'} is signalled before the"
+                f" read of {place} that line {reader.line} started is done, so line"
+                f" {writer.line} overwrites it",
+            )
+        return self._count_of_last_wait(writer) or Blame(
+            FindingKind.phase_overtaken,
+            writer,
+            f"{_does(writer)} while the read of {place} that line {reader.line} started"
+            " may still run",
+        )
+
+    def _released_early(self, writer: Event, reader: Event) -> Event | None:
+        """The arrival by the reader's partition, after the read began, that let the writer on."""
+        wait = self._last_wait(writer)
+        if wait is None or writer.process == reader.process:
+            return None
+        for step in self._since(reader):
+            same = step.event.barrier == wait.barrier
+            if same and step.event.kind is Kind.arrive and step.event.process == reader.process:
+                return step.event
+        return None
+
+    def _read_too_early(self, reader: Event, writer: Event) -> Blame:
+        place = _shared(reader, writer)
+        stale = self._stale_wait(reader, writer)
+        if stale is not None:
+            return Blame(
+                FindingKind.phase_overtaken,
+                stale,
+                f"the wait passes on a stale phase of {_bar(stale)}, and line {reader.line}"
+                f" reads {place} before line {writer.line} has filled it",
+            )
+        if writer.process != reader.process and self._unread(reader, writer):
+            return self._count_of_last_wait(writer) or Blame(
+                FindingKind.phase_overtaken,
+                writer,
+                f"{_does(writer)} before line {reader.line} of"
+                f" {self._name(reader)} has read what was there",
+            )
+        return Blame(
+            FindingKind.read_before_arrival,
+            reader,
+            f"{place} is read while line {writer.line} still fills it: nothing waits for that"
+            f" {'copy' if writer.kind is not Kind.write else 'store'}",
+        )
+
+    def _unwritten(self, event: Event) -> Blame:
+        place = event.reads[0].name
+        wait = self._last_wait(event)
+        if wait is not None and self._guards(wait, event):
+            return Blame(
+                FindingKind.phase_overtaken,
+                wait,
+                f"the wait passes before any phase of {_bar(wait)} is complete, and line"
+                f" {event.line} reads {place}, which nobody has filled yet",
+            )
+        return Blame(
+            FindingKind.read_before_arrival,
+            event,
+            f"{place} is read, and nothing has been written to it",
+        )
+
+    def _stale_wait(self, reader: Event, writer: Event) -> Event | None:
+        """The reader's wait on the writer's barrier that passed without this write's phase."""
+        barriers = self._signals(writer)
+        for step in reversed(self.trace):
+            event = step.event
+            if step.completes or event.process != reader.process:
+                continue
+            if event.kind is Kind.wait and event.barrier in barriers:
+                started = self._position(writer)
+                after = started is not None and self._position(event, started) is not None
+                return event if after or not self._filled_before(event, reader) else None
+            if event is not reader and _touch(event, reader):
+                return None  # an earlier read of the slot: the wait before it was for that
+        return None
+
+    def _filled_before(self, wait: Event, reader: Event) -> bool:
+        """Whether something had been written to the reader's slot when the wait passed."""
+        for step in self.trace:
+            if step.event is wait:
+                return False
+            done = step.completes or step.event.kind is Kind.write
+            if done and any(w.overlaps(r) for w in step.event.writes for r in reader.reads):
+                return True
+        return False
+
+    def _signals(self, writer: Event) -> set[Barrier | None]:
+        """The barriers by which others can learn that this write is done."""
+        if writer.kind is Kind.tma_load:
+            return {writer.barrier}
+        later = self.program.processes[writer.process].events[writer.index :]
+        return {event.barrier for event in later if event.kind in _ARRIVING}
+
+    def _unread(self, reader: Event, writer: Event) -> bool:
+        """Whether the slot held something for the reader when this write came."""
+        for step in reversed(self.trace):
+            event = step.event
+            if event is writer:
+                continue
+            if event.process == reader.process and _touch(event, reader) and event.reads:
+                return False
+            filled = step.completes or event.kind is Kind.write
+            if filled and any(w.overlaps(r) for w in event.writes for r in reader.reads):
+                return True
+        return False
+
+    def _guards(self, wait: Event, reader: Event) -> bool:
+        """Whether the barrier waited on is one that a writer of the reader's slot signals."""
+        return any(
+            any(w.overlaps(r) for w in event.writes for r in reader.reads)
+            and wait.barrier in self._signals(event)
+            for event in self.program.events()
+        )
+
+    # Counts
+
+    def _count_of_last_wait(self, writer: Event) -> Blame | None:
+        """The writer went on too early because its barrier counts fewer arrivals than come."""
+        wait = self._last_wait(writer)
+        if wait is None or wait.barrier is None:
+            return None
+        tally = _tally(self.program, wait.barrier)
+        if tally.init is None or tally.arrivals <= tally.expected:
+            return None
+        return Blame(FindingKind.arrival_mismatch, tally.init, tally.words(wait.barrier))
+
+    def _over_arrival(self, event: Event) -> Blame:
+        assert event.barrier is not None
+        tally = _tally(self.program, event.barrier)
+        return Blame(
+            FindingKind.arrival_mismatch,
+            event,
+            f"{_bar(event)} gets an arrival more than its phase still expects;"
+            f" {tally.words(event.barrier)}",
+        )
+
+    def _stuck(self) -> Blame:
+        state = self.violation.state
+        blocked = [event for event in self._blocked() if event.kind is Kind.wait]
+        for event in blocked:
+            if found := self._mismatch(event, state):
+                return found
+        if not blocked:
+            return self._lifetime(self.violation.event)
+        culprit = self._culprit(blocked)
+        others = [event for event in blocked if event is not culprit]
+        also = "".join(
+            f"; {self._name(event)} waits for {_bar(event)} in line {event.line}"
+            for event in others
+        )
+        return Blame(
+            FindingKind.deadlock,
+            culprit,
+            f"{self._name(culprit)} waits for ever for the phase of parity {culprit.parity} of"
+            f" {_bar(culprit)}{also}",
+        )
+
+    def _mismatch(self, wait: Event, state: State) -> Blame | None:
+        """The blocked phase lacks, or has too many, arrivals or bytes in every round."""
+        assert wait.barrier is not None
+        tally, phase = _tally(self.program, wait.barrier), self._phase(state, wait.barrier)
+        if phase is None or tally.init is None:
+            return None
+        if tally.bytes_expected != tally.bytes_copied and phase.bytes != 0:
+            return Blame(
+                FindingKind.arrival_mismatch,
+                tally.expect or tally.copy or wait,
+                f"{_bar(wait)} is told to expect {tally.bytes_expected // tally.rounds} bytes and"
+                f" gets {tally.bytes_copied // tally.rounds}, so its phase never ends",
+            )
+        started = phase.pending < phase.needed
+        if started and tally.arrivals < tally.expected:
+            return Blame(FindingKind.arrival_mismatch, tally.init, tally.words(wait.barrier))
+        return None
+
+    def _culprit(self, blocked: list[Event]) -> Event:
+        """Of the waits that hold each other up, the one that nobody would ever end; else the
+        producer's, for in a ring it is the first phase of the empty slots that goes wrong."""
+        for event in blocked:
+            if not any(later.barrier == event.barrier for later in self._remaining()):
+                return event
+        producers = [
+            event
+            for event in blocked
+            if next((e.kind for e in self._after(event) if e.accesses), None)
+            in (Kind.tma_load, Kind.write, Kind.cp_async)
+        ]
+        return (producers or blocked)[0]
+
+    def _remaining(self) -> Iterator[Event]:
+        for process, pc in zip(self.program.processes, self.violation.state.pcs, strict=True):
+            for event in process.events[max(pc, 0) :]:
+                if event.kind in _ARRIVING:
+                    yield event
+
+    # Fences, lifetimes
+
+    def _no_fence(self, reader: Event, writer: Event) -> Blame:
+        what = "TMA" if reader.kind is Kind.tma_store else "the tensor core"
+        place = _shared(reader, writer)
+        same = reader.process == writer.process
+        tail = (
+            "; within one partition current Triton adds the fence itself, other versions may not"
+            if same
+            else "; across partitions the compiler does not add one"
+        )
+        return Blame(
+            FindingKind.missing_proxy_fence,
+            writer,
+            f"{place} is written by ordinary stores and read by {what} in line {reader.line}"
+            f" with no fence_async_shared between{tail}",
+            Severity.warning if same else Severity.error,
+        )
+
+    def _busy_at_end(self, event: Event) -> Blame:
+        if event.kind is Kind.tma_store:
+            return Blame(
+                FindingKind.phase_overtaken,
+                event,
+                f"the kernel can end while this copy still reads {event.reads[0].name}: nothing"
+                " waits for it",
+            )
+        return Blame(
+            FindingKind.barrier_lifetime,
+            event,
+            f"the kernel can end while this copy still fills {event.writes[0].name}: nothing"
+            " waits for it, and the next block's shared memory is written to",
+        )
+
+    def _lifetime(self, event: Event) -> Blame:
+        other = self.violation.other
+        words = {
+            Fault.uninitialised: f"{_bar(event)} is used while it is not initialised",
+            Fault.initialised_twice: f"{_bar(event)} is initialised again without an invalidate",
+            Fault.invalidated_in_use: f"{_bar(event)} is invalidated while the copy of line"
+            f" {other.line if other else 0} still has to complete it",
+            Fault.stuck: f"{self._name(event)} cannot go on",
+        }
+        return Blame(FindingKind.barrier_lifetime, event, words[self.violation.fault])
+
+    # Looking around in the trace
+
+    def _name(self, event: Event) -> str:
+        return self.program.processes[event.process].name
+
+    def _after(self, event: Event) -> list[Event]:
+        return self.program.processes[event.process].events[event.index + 1 :]
+
+    def _blocked(self) -> list[Event]:
+        pairs = zip(self.program.processes, self.violation.state.pcs, strict=True)
+        return [p.events[pc] for p, pc in pairs if 0 <= pc < len(p.events)]
+
+    def _last_wait(self, event: Event) -> Event | None:
+        """The last wait of the event's partition that passed before it."""
+        earlier = self.program.processes[event.process].events[: event.index]
+        return next((e for e in reversed(earlier) if e.kind is Kind.wait), None)
+
+    def _position(self, event: Event, start: int = 0) -> int | None:
+        places = range(start, len(self.trace))
+        return next((i for i in places if self.trace[i].event is event), None)
+
+    def _since(self, event: Event) -> list[Step]:
+        place = self._position(event)
+        return [] if place is None else list(self.trace[place:])
+
+    def _phase(self, state: State, barrier: Barrier) -> Phase | None:
+        numbers: dict[Barrier, int] = {}
+        for event in self.program.events():
+            if event.barrier is not None:
+                numbers.setdefault(event.barrier, len(numbers))
+        return state.phases[numbers[barrier]]
+
+
+@dataclass
+class _Tally:
+    """What one barrier gets in a whole run; a round is one trip through its busiest line."""
+
+    init: Event | None
+    arrivals: int
+    rounds: int
+    bytes_expected: int
+    bytes_copied: int
+    expect: Event | None
+    copy: Event | None
+    lines: tuple[int, ...]
+
+    @property
+    def expected(self) -> int:
+        return self.rounds * (self.init.amount if self.init else 0)
+
+    def words(self, barrier: Barrier) -> str:
+        count = self.init.amount if self.init else 0
+        lines = ", ".join(str(line) for line in self.lines)
+        got = self.arrivals / self.rounds
+        return (
+            f"{barrier.name} counts to {count} and gets {got:g} arrival{'s' * (got != 1)} a round"
+            f" (line{'s' * (len(self.lines) > 1)} {lines})"
+        )
+
+
+def _tally(program: Program, barrier: Barrier) -> _Tally:
+    events = [event for event in program.events() if event.barrier == barrier]
+    arriving = [event for event in events if event.kind in _ARRIVING]
+    sites = Counter((event.process, event.line, event.kind) for event in arriving)
+    expects = [event for event in events if event.kind is Kind.expect]
+    copies = [event for event in events if event.kind is Kind.tma_load]
+    return _Tally(
+        next((event for event in events if event.kind is Kind.init), None),
+        sum(contribution(event)[0] for event in arriving),
+        max(sites.values(), default=1),
+        sum(event.amount for event in expects),
+        sum(event.amount for event in copies),
+        expects[0] if expects else None,
+        copies[0] if copies else None,
+        tuple(sorted({event.line for event in arriving})),
+    )
+
+
+def _touch(one: Event, two: Event) -> bool:
+    return any(a.overlaps(b) for a in one.accesses for b in two.accesses)
+
+
+def _shared(one: Event, two: Event) -> str:
+    """The name of the place that both touch."""
+    pairs = ((a, b) for a in one.accesses for b in two.accesses)
+    return next((a.name for a, b in pairs if a.overlaps(b)), "the slot")
+
+
+def _bar(event: Event) -> str:
+    return event.barrier.name if event.barrier else "a barrier"
+
+
+def _names(views: tuple[View, ...]) -> str:
+    return " and ".join(dict.fromkeys(view.name for view in views)) or "registers"
+
+
+def _does(event: Event) -> str:
+    """The step as a clause without a subject."""
+    match event.kind:
+        case Kind.tma_load | Kind.cp_async:
+            return f"starts a copy into {_names(event.writes)}"
+        case Kind.tma_store:
+            return f"starts a copy out of {_names(event.reads)}"
+        case Kind.write:
+            return f"writes {_names(event.writes)}"
+        case Kind.read:
+            return f"reads {_names(event.reads)}"
+        case Kind.mma | Kind.tc_mma:
+            return f"starts a product that reads {_names(event.reads)}"
+        case Kind.init:
+            return f"initialises {_bar(event)} for {event.amount}"
+        case Kind.inval:
+            return f"invalidates {_bar(event)}"
+        case Kind.expect:
+            return f"arrives at {_bar(event)} and expects {event.amount} bytes"
+        case Kind.arrive:
+            times = f" {event.amount} times" if event.amount > 1 else ""
+            return f"arrives at {_bar(event)}{times}"
+        case Kind.wait:
+            return f"waits for parity {event.parity} of {_bar(event)}"
+        case Kind.tc_commit | Kind.cp_arrive:
+            return f"lets {_bar(event)} be signalled when what it started is done"
+        case Kind.fence:
+            return "fences ordinary stores"
+        case Kind.mma_wait | Kind.store_wait | Kind.cp_wait:
+            left = f" but {event.amount}" if event.amount else ""
+            return f"waits for all{left} of what it started"
+        case Kind.cp_commit:
+            return "closes a group of copies"
+        case Kind.fork:
+            return "starts the worker partitions"
+        case Kind.rejoin:
+            return "waits for the worker partitions"
+
+
+def _story(program: Program, violation: Violation) -> list[str]:
+    """The trace and what goes wrong after it, one sentence a step."""
+    sentences: list[str] = []
+    inits: list[Event] = []
+    for step in (*violation.trace, None):
+        if step is not None and step.event.kind is Kind.init:
+            inits.append(step.event)
+            continue
+        if inits:
+            sentences.append(_initialised(program, inits))
+            inits = []
+        if step is not None:
+            sentences.append(_sentence(program, step))
+    return [*sentences, *_ending(program, violation)]
+
+
+def _initialised(program: Program, inits: list[Event]) -> str:
+    names = dict.fromkeys((e.barrier.buffer.name if e.barrier else "", e.amount) for e in inits)
+    what = ", ".join(f"{name} for {amount}" for name, amount in names)
+    return f"{_where(program, inits[0])}: initialises {what}"
+
+
+def _where(program: Program, event: Event) -> str:
+    line = f", line {event.line}" if event.source else ""
+    return f"{program.processes[event.process].name}{line}"
+
+
+def _sentence(program: Program, step: Step) -> str:
+    event = step.event
+    ended = _ended_phases(step)
+    if step.completes:
+        started = _where(program, event)
+        return f"what {started} started is done" + ended
+    passes = "; it is over already" if event.kind is Kind.wait else ""
+    return f"{_where(program, event)}: {_does(event)}{passes}{ended}"
+
+
+def _ended_phases(step: Step) -> str:
+    for before, after in zip(step.before.phases, step.after.phases, strict=True):
+        if before and after and after.completed > before.completed and step.event.barrier:
+            return f"; phase {before.completed} of {_bar(step.event)} ends"
+    return ""
+
+
+def _ending(program: Program, violation: Violation) -> list[str]:
+    event, other = violation.event, violation.other
+    if violation.fault is Fault.stuck:
+        pairs = zip(program.processes, violation.state.pcs, strict=True)
+        stuck = [p.events[pc] for p, pc in pairs if 0 <= pc < len(p.events)]
+        return [f"{_where(program, e)}: {_does(e)}, for ever" for e in stuck]
+    if violation.fault is Fault.busy_at_end:
+        return [f"the kernel ends; what {_where(program, event)} started may still run"]
+    because = f", though {_where(program, other)} {_does(other)}" if other else ""
+    return [f"{_where(program, event)}: {_does(event)}{because}"]

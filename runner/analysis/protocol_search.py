@@ -1,0 +1,477 @@
+"""Searches every interleaving of a kernel's partitions, breadth first.
+
+Owns the semantics of mbarriers and of asynchronous operations, and the order of the search. What a
+violation means to a reader is the business of `protocol_explain`.
+
+Two things keep the search small without losing a violation. A step that nobody else can notice
+is taken at once. A copy completes only when somebody is about to use its barrier: completing it
+earlier changes nothing that could be seen, and until then its slot counts as busy.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from runner.analysis.protocol_events import (
+    ASYNC_PROXY,
+    COMPLETES,
+    STARTS,
+    Barrier,
+    Buffer,
+    Event,
+    Kind,
+    Program,
+    View,
+)
+
+
+class Fault(StrEnum):
+    """What the search can run into."""
+
+    stuck = "stuck"  # nobody can go on, and not all are done
+    conflict = "conflict"  # two accesses to one slot, at least one a write, in no order
+    unwritten = "unwritten"  # a slot is read that nobody has written
+    no_fence = "no_fence"  # an asynchronous read of ordinary stores without a fence
+    over_arrival = "over_arrival"  # more arrivals than the phase still expects
+    uninitialised = "uninitialised"  # a barrier that is not, or no longer, initialised
+    initialised_twice = "initialised_twice"
+    invalidated_in_use = "invalidated_in_use"
+    busy_at_end = "busy_at_end"  # the kernel ends while a copy still runs
+
+
+class Phase(NamedTuple):
+    """An mbarrier: arrivals a phase needs, phases completed, arrivals and bytes still missing."""
+
+    needed: int
+    completed: int
+    pending: int
+    bytes: int
+
+
+class State(NamedTuple):
+    """`pcs`: next event of each partition, -1 before it starts. `busy`: started, not known done.
+
+    `unfenced`: ordinary writes that no fence has followed yet.
+    """
+
+    pcs: tuple[int, ...]
+    phases: tuple[Phase | None, ...]
+    busy: frozenset[int]
+    unfenced: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a trace; `completes` tells the end of a copy from its start."""
+
+    event: Event
+    completes: bool
+    before: State
+    after: State
+
+
+@dataclass(frozen=True)
+class Violation:
+    """`event` cannot be done as it stands, because of `other` where there is one.
+
+    `trace` are the steps before it, the fewest that lead there; `state` is where they end.
+    """
+
+    fault: Fault
+    event: Event
+    other: Event | None
+    trace: tuple[Step, ...]
+    state: State
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All violations of one world; the search goes on only after a missing fence."""
+
+    violations: tuple[Violation, ...]
+    states: int
+    truncated: bool
+
+
+class Inexact(Exception):
+    """Two views may or may not overlap, and the answer matters."""
+
+    def __init__(self, first: Event, second: Event) -> None:
+        super().__init__("views that may overlap")
+        self.first, self.second = first, second
+
+
+class _Found(Exception):
+    def __init__(self, fault: Fault, event: Event, other: Event | None = None) -> None:
+        super().__init__(fault)
+        self.fault, self.event, self.other = fault, event, other
+
+
+_Move = tuple[int, bool]  # an event's number, and whether it completes rather than starts
+
+
+class Search:
+    """One world's state space. `states_max` bounds it; Outcome says when it did."""
+
+    def __init__(self, program: Program, states_max: int) -> None:
+        self.program, self.states_max = program, states_max
+        self.events = program.events()
+        self.first = [0]
+        for process in program.processes:
+            self.first.append(self.first[-1] + len(process.events))
+        self.barriers: dict[Barrier, int] = {}
+        for event in self.events:
+            if event.barrier is not None:
+                self.barriers.setdefault(event.barrier, len(self.barriers))
+        self.barrier_of = [self.barriers[e.barrier] if e.barrier else -1 for e in self.events]
+        self._prepare()
+
+    # What can be known before the search
+
+    def _prepare(self) -> None:
+        self.footprints: dict[tuple[object, ...], int] = {}
+        self.footprint = [self._footprint(event) for event in self.events]
+        self.samples: dict[int, Event] = {}
+        for event, number in zip(self.events, self.footprint, strict=True):
+            self.samples.setdefault(number, event)
+        self.known_conflicts: dict[tuple[int, int], bool] = {}
+        self.writers: dict[int, list[Event]] = {}
+        self.retires = [self._retires(event) for event in self.events]
+        self.users = self._users()
+        self.fenced = {
+            view.buffer
+            for event in self.events
+            if event.kind in ASYNC_PROXY
+            for view in event.reads
+        }
+        self.private = [self._is_private(event) for event in self.events]
+
+    def _footprint(self, event: Event) -> int:
+        """Events that touch the same places in the same way share a number; -1 touch nothing."""
+        if not event.reads and not event.writes:
+            return -1
+        tensor_core = event.process if event.kind is Kind.tc_mma else -1
+        key = (event.reads, event.writes, tensor_core)
+        return self.footprints.setdefault(key, len(self.footprints))
+
+    def _number(self, event: Event) -> int:
+        return self.first[event.process] + event.index
+
+    def _retires(self, event: Event) -> frozenset[int]:
+        """Events of the same partition that are known to be done once this one is."""
+        earlier = self.program.processes[event.process].events[: event.index]
+        started = {
+            Kind.mma_wait: Kind.mma,
+            Kind.store_wait: Kind.tma_store,
+            Kind.tc_commit: Kind.tc_mma,
+            Kind.cp_arrive: Kind.cp_async,
+        }.get(event.kind)
+        if event.kind is Kind.cp_wait:
+            done = _committed(earlier, event.amount)
+        elif started is not None:
+            done = [e for e in earlier if e.kind is started]
+            if event.kind in (Kind.mma_wait, Kind.store_wait) and event.amount:
+                done = done[: -event.amount]
+        else:
+            done = [event] if event.kind is Kind.tma_load else []
+        if event.kind in COMPLETES:
+            done = [*done, event]
+        return frozenset(self._number(e) for e in done)
+
+    def _users(self) -> dict[object, set[int]]:
+        """The partitions that touch each buffer and each barrier."""
+        users: dict[object, set[int]] = {}
+        for event in self.events:
+            for view in event.accesses:
+                users.setdefault(view.buffer, set()).add(event.process)
+            if event.barrier is not None:
+                users.setdefault(event.barrier, set()).add(event.process)
+        return users
+
+    def _is_private(self, event: Event) -> bool:
+        """Whether nobody else can notice the step, so that it need not wait for its turn."""
+        kind, alone = event.kind, {event.process}
+        if kind in (Kind.wait, Kind.arrive, Kind.expect, Kind.init, Kind.inval):
+            return False
+        if kind in (Kind.rejoin, Kind.fork, Kind.tc_commit, Kind.cp_arrive):
+            return False
+        touched: set[Buffer | Barrier] = {view.buffer for view in event.accesses}
+        if event.barrier is not None:
+            touched.add(event.barrier)
+        if kind is Kind.fence:
+            touched |= self.fenced
+        for number in self.retires[self._number(event)]:
+            touched |= {view.buffer for view in self.events[number].accesses}
+        return all(self.users[one] <= alone for one in touched)
+
+    def _conflict(self, one: int, two: int) -> bool:
+        """Whether two footprints overlap with a write among them. Raises Inexact."""
+        key = (one, two)
+        if key not in self.known_conflicts:
+            self.known_conflicts[key] = _clash(self.samples[one], self.samples[two])
+        return self.known_conflicts[key]
+
+    def _writers_of(self, number: int) -> list[Event]:
+        """Every event that writes where this footprint reads."""
+        if number not in self.writers:
+            reads = self.samples[number].reads
+            self.writers[number] = [
+                e for e in self.events if any(w.overlaps(r) for w in e.writes for r in reads)
+            ]
+        return self.writers[number]
+
+    # The search
+
+    def run(self) -> Outcome:
+        start = State(
+            (0, *(-1 for _ in self.program.processes[1:])),
+            (None,) * len(self.barriers),
+            frozenset(),
+            frozenset(),
+        )
+        self.parents: dict[State, tuple[State, _Move] | None] = {start: None}
+        self.missing_fences: dict[tuple[int, int], Violation] = {}
+        queue = deque([start])
+        while queue:
+            if len(self.parents) > self.states_max:
+                return self._outcome(None, truncated=True)
+            state = queue.popleft()
+            try:
+                self._expand(state, queue)
+            except _Found as found:
+                return self._outcome(self._violation(found, state))
+        return self._outcome(None)
+
+    def _outcome(self, fatal: Violation | None, truncated: bool = False) -> Outcome:
+        fatal_part = [fatal] if fatal else []
+        violations = (*self.missing_fences.values(), *fatal_part)
+        return Outcome(violations, len(self.parents), truncated)
+
+    def _violation(self, found: _Found, state: State) -> Violation:
+        return Violation(found.fault, found.event, found.other, self._trace(state), state)
+
+    def _trace(self, state: State) -> tuple[Step, ...]:
+        steps = []
+        after = state
+        while (parent := self.parents[after]) is not None:
+            before, (number, completes) = parent
+            steps.append(Step(self.events[number], completes, before, after))
+            after = before
+        return tuple(reversed(steps))
+
+    def _expand(self, state: State, queue: deque[State]) -> None:
+        nexts = [
+            self.first[p] + pc
+            for p, pc in enumerate(state.pcs)
+            if 0 <= pc < self.first[p + 1] - self.first[p]
+        ]
+        self._check_races(nexts)
+        moves = list(self._moves(state, nexts))
+        if not moves:
+            self._check_end(state, nexts)
+        for move in moves:
+            after = self._apply(state, move)
+            if after not in self.parents:
+                self.parents[after] = (state, move)
+                queue.append(after)
+
+    def _check_races(self, nexts: list[int]) -> None:
+        """Two ordinary accesses that are both next are in no order."""
+        ordinary = [n for n in nexts if self.events[n].kind in (Kind.read, Kind.write)]
+        for i, one in enumerate(ordinary):
+            for two in ordinary[i + 1 :]:
+                if self._conflict(self.footprint[one], self.footprint[two]):
+                    first, second = self.events[one], self.events[two]
+                    if first.kind is Kind.write:
+                        first, second = second, first
+                    raise _Found(Fault.conflict, first, second)
+
+    def _check_end(self, state: State, nexts: list[int]) -> None:
+        if nexts:
+            raise _Found(Fault.stuck, self.events[nexts[0]])
+        running = [self.events[n] for n in sorted(state.busy)]
+        copies = [e for e in running if e.kind in (Kind.tma_load, Kind.tma_store, Kind.cp_async)]
+        if copies:
+            raise _Found(Fault.busy_at_end, copies[0])
+
+    def _moves(self, state: State, nexts: list[int]) -> Iterator[_Move]:
+        for number in nexts:
+            if self.private[number]:
+                yield number, False
+                return
+        used = {self.barrier_of[number] for number in nexts}
+        for number in state.busy:
+            if self.barrier_of[number] in used and self._may_complete(number, state):
+                yield number, True
+        for number in nexts:
+            if self._enabled(state, self.events[number], self.barrier_of[number]):
+                yield number, False
+
+    def _may_complete(self, number: int, state: State) -> bool:
+        """Commits of one partition complete in the order in which they were made."""
+        event = self.events[number]
+        if event.kind is not Kind.tc_commit:
+            return event.kind in COMPLETES
+        return not any(
+            other < number
+            and self.events[other].kind is Kind.tc_commit
+            and self.events[other].process == event.process
+            for other in state.busy
+        )
+
+    def _enabled(self, state: State, event: Event, barrier: int) -> bool:
+        if event.kind is Kind.wait:
+            phase = state.phases[barrier]
+            return phase is None or phase.completed & 1 != event.parity
+        if event.kind is Kind.rejoin:
+            return all(
+                state.pcs[child] == self.first[child + 1] - self.first[child]
+                for child in event.children
+            )
+        return True
+
+    # One step
+
+    def _apply(self, state: State, move: _Move) -> State:
+        number, completes = move
+        event = self.events[number]
+        phases = self._phases(state, event, self.barrier_of[number], completes)
+        if completes:
+            return state._replace(phases=phases, busy=state.busy - self.retires[number])
+        if self.footprint[number] >= 0:
+            self._check_access(state, event, self.footprint[number])
+        pcs = list(state.pcs)
+        pcs[event.process] += 1
+        for child in event.children if event.kind is Kind.fork else ():
+            pcs[child] = 0
+        return State(
+            tuple(pcs), phases, self._busy(state, event, number), self._unfenced(state, event)
+        )
+
+    def _busy(self, state: State, event: Event, number: int) -> frozenset[int]:
+        if event.kind in COMPLETES or event.kind in STARTS:
+            return state.busy | {number}
+        return state.busy - self.retires[number]
+
+    def _phases(
+        self, state: State, event: Event, barrier: int, completes: bool
+    ) -> tuple[Phase | None, ...]:
+        if barrier < 0 or (event.kind in (Kind.tma_load, Kind.tc_commit) and not completes):
+            if barrier >= 0 and state.phases[barrier] is None:
+                raise _Found(Fault.uninitialised, event)
+            return state.phases
+        old = state.phases[barrier]
+        new = self._phase(state, event, old, completes)
+        if new == old:
+            return state.phases
+        return (*state.phases[:barrier], new, *state.phases[barrier + 1 :])
+
+    def _phase(
+        self, state: State, event: Event, old: Phase | None, completes: bool
+    ) -> Phase | None:
+        """The barrier after a step. Raises _Found where the step may not be done."""
+        if event.kind is Kind.init:
+            if old is not None:
+                raise _Found(Fault.initialised_twice, event)
+            return Phase(event.amount, 0, event.amount, 0)
+        if old is None:
+            raise _Found(Fault.uninitialised, event)
+        if event.kind is Kind.inval:
+            self._check_unused(state, event)
+            return None
+        if event.kind is Kind.wait or (event.kind is Kind.cp_arrive and not completes):
+            return old
+        arrivals, size = contribution(event)
+        if old.pending < arrivals:
+            raise _Found(Fault.over_arrival, event)
+        pending, missing = old.pending - arrivals, old.bytes + size
+        if pending == 0 and missing == 0:
+            return Phase(old.needed, old.completed + 1, old.needed, 0)
+        return old._replace(pending=pending, bytes=missing)
+
+    def _check_unused(self, state: State, event: Event) -> None:
+        for number in state.busy:
+            if self.events[number].barrier == event.barrier:
+                raise _Found(Fault.invalidated_in_use, event, self.events[number])
+
+    def _check_access(self, state: State, event: Event, footprint: int) -> None:
+        for number in sorted(state.busy):
+            other = self.footprint[number]
+            if other >= 0 and self._conflict(footprint, other):
+                raise _Found(Fault.conflict, event, self.events[number])
+        if event.reads:
+            written = self._writers_of(footprint)
+            if not any(state.pcs[w.process] > w.index for w in written):
+                raise _Found(Fault.unwritten, event)
+        if event.kind in ASYNC_PROXY and event.reads:
+            self._check_fence(state, event)
+
+    def _check_fence(self, state: State, event: Event) -> None:
+        for number in state.unfenced:
+            other = self.events[number]
+            if any(w.overlaps(r) for w in other.writes for r in event.reads):
+                key = (other.line, event.line)
+                if key not in self.missing_fences:
+                    found = _Found(Fault.no_fence, event, other)
+                    self.missing_fences[key] = self._violation(found, state)
+
+    def _unfenced(self, state: State, event: Event) -> frozenset[int]:
+        """Ordinary writes, and cp.async once it is done, need a fence before TMA or wgmma read."""
+        if event.kind is Kind.fence:
+            return state.unfenced & state.busy
+        if not event.writes or not any(view.buffer in self.fenced for view in event.writes):
+            return state.unfenced
+        kept = frozenset(
+            number
+            for number in state.unfenced
+            if not _covers(event.writes, self.events[number].writes)
+        )
+        if event.kind in (Kind.write, Kind.cp_async):
+            return kept | {self._number(event)}
+        return kept
+
+
+def contribution(event: Event) -> tuple[int, int]:
+    """Arrivals and change of missing bytes that a step brings to its barrier."""
+    if event.kind is Kind.expect:
+        return 1, event.amount
+    if event.kind is Kind.tma_load:
+        return 0, -event.amount
+    if event.kind is Kind.tc_commit:
+        return 1, 0
+    return event.amount, 0
+
+
+def _committed(earlier: list[Event], outstanding: int) -> list[Event]:
+    """The cp.async of all commit groups but the last `outstanding`."""
+    groups: list[list[Event]] = [[]]
+    for event in earlier:
+        if event.kind is Kind.cp_async:
+            groups[-1].append(event)
+        elif event.kind is Kind.cp_commit:
+            groups.append([])
+    closed = groups[:-1]
+    kept = closed[: len(closed) - outstanding] if outstanding else closed
+    return [event for group in kept for event in group]
+
+
+def _covers(writes: tuple[View, ...], others: tuple[View, ...]) -> bool:
+    return all(
+        any(w.box is None and w.overlaps(o) and w.low <= o.low and o.high <= w.high for w in writes)
+        for o in others
+    )
+
+
+def _clash(one: Event, two: Event) -> bool:
+    if one.kind is Kind.tc_mma and two.kind is Kind.tc_mma and one.process == two.process:
+        return False  # the tensor core works off one partition's products in order
+    pairs = [(w, o) for w in one.writes for o in two.accesses]
+    pairs += [(r, w) for r in one.reads for w in two.writes]
+    overlapping = [(a, b) for a, b in pairs if a.overlaps(b)]
+    if overlapping and not any(a.surely_overlaps(b) for a, b in overlapping):
+        raise Inexact(one, two)
+    return bool(overlapping)
