@@ -31,7 +31,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of the kernel with this key. `scalars` are the integer arguments by name."""
+    """One launch of the kernel with this key. `scalars` are its run-time integers by name."""
 
     key: str
     grid: tuple[int, int, int]
@@ -61,7 +61,6 @@ class CompiledKernel:
     cubin: str
     sass: str
     ptxas: str
-    configuration: str = ""
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ class FindingKind(StrEnum):
     narrow_access = "narrow_access"
     uncoalesced_access = "uncoalesced_access"
     no_matrix_instructions = "no_matrix_instructions"
+    older_matrix_instructions = "older_matrix_instructions"
     fp32_fallback = "fp32_fallback"
     deadlock = "deadlock"
     arrival_mismatch = "arrival_mismatch"
@@ -132,6 +133,10 @@ GLOSSARY: dict[FindingKind, Meaning] = {
     _K.no_matrix_instructions: Meaning(
         "A dot product runs on the ordinary arithmetic units instead of the tensor cores.",
         "Use a dtype and a tile the target's tensor cores take, at least 16 in each dimension.",
+    ),
+    _K.older_matrix_instructions: Meaning(
+        "A dot product uses warp-level matrix instructions where the target has faster ones.",
+        "Let operands come from shared memory in a layout that warp-group instructions take.",
     ),
     _K.fp32_fallback: Meaning(
         "A dot of fp32 operands is computed by FFMA because IEEE precision was asked for.",

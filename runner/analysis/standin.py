@@ -30,7 +30,7 @@ class Unsupported(RuntimeError):
 
 
 class Recorder(Protocol):
-    """Who hears of launches (hash of the kernel, grid, named arguments) and of questions asked."""
+    """Who hears of launches (hash of the kernel, grid, run-time arguments) and of questions."""
 
     def launched(self, key: str, grid: tuple[int, int, int], arguments: dict[str, Any]) -> None: ...
 
@@ -48,13 +48,14 @@ class Driver:
 
     def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
         names = list(source.signature)
+        run_time = {each.name for each in source.fn.params if not each.is_constexpr}
         key = metadata.hash
 
         def launch(x: int, y: int, z: int, *rest: Any) -> None:
             arguments = rest[len(rest) - len(names) :]
-            self.recorder.launched(
-                key, (int(x), int(y), int(z)), dict(zip(names, arguments, strict=True))
-            )
+            named = zip(names, arguments, strict=True)
+            given = {name: value for name, value in named if name in run_time}
+            self.recorder.launched(key, (int(x), int(y), int(z)), given)
 
         return launch
 
