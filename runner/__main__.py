@@ -1,4 +1,4 @@
-"""The command line: `python -m runner problems | evaluate | run | lint | ceilings`.
+"""The command line: `python -m runner problems | evaluate | run | analyze | lint | ceilings`.
 
 With `--json`, one JSON document on stdout and nothing else; progress goes to stderr. Exit status 0
 means the command worked (a failing kernel is a result), 2 that the request cannot be met, 1 that
@@ -14,10 +14,10 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernels.catalog import Problem, UnknownProblem, load_all, load_problem, slugs
 from runner import console, evaluate, languages
@@ -41,6 +41,9 @@ from runner.spec import (
 from runner.state import RunState
 from runner.tuning import Space
 from runner.wire import to_json
+
+if TYPE_CHECKING:
+    from runner.analysis.levels import Levels
 
 CASE_SETS = {"host": "host", "cuda": "gpu"}
 MAX_SOURCE_BYTES = 1024**2
@@ -91,6 +94,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--seed", type=int, default=0, metavar="N")
     whole.add_argument("-o", "--output", type=Path, required=True, metavar="F.warpdeck.zip")
+    analyzed = command(
+        "analyze", _analyze, "Compile for a GPU that is not there; say what is slow."
+    )
+    analyzed.add_argument("problem", metavar="PROBLEM")
+    analyzed.add_argument("source", metavar="SOURCE", type=Path)
+    analyzed.add_argument("--arch", default="sm_90", help="sm_80, 86, 89, 90, 100 or 120")
+    analyzed.add_argument("--case", metavar="NAME", help="default: the first scored GPU case")
+    analyzed.add_argument(
+        "--levels", metavar="FOLDER", type=Path, help="write TTIR … SASS of every kernel there"
+    )
     for measured in (one, whole):
         measured.add_argument("--case-set", help="default: host, or gpu on a GPU")
     examined = command("lint", _lint, "Examine problems: what computes nothing must fail them.")
@@ -131,6 +144,43 @@ def _evaluate(options: argparse.Namespace) -> int:
     else:
         print(console.evaluation(found))
     return OUR_FAULT if found.verdict is Verdict.harness_error else OK
+
+
+def _analyze(options: argparse.Namespace) -> int:
+    from runner.analysis import analyze, findings  # imports numpy, which no other command needs
+
+    source = _source(options.source)
+    spec = analyze.AnalysisSpec(
+        problem=options.problem,
+        source=source,
+        language=_language_of(options.source),
+        target=options.arch,
+        case=options.case,
+        file=options.source.name,
+    )
+    report = analyze.analyze(spec)
+    if options.levels is not None:
+        _write_levels(report.levels, options.levels)
+    if options.json:
+        _print_json(findings.document(report.analysis))
+    else:
+        print(console.analysis(report.analysis, source))
+    return OK
+
+
+def _write_levels(found: Iterable[Levels], folder: Path) -> None:
+    """One file a level; kernels of one name, compiled twice, are told apart by number."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, levels in enumerate(found, 1):
+            stem = f"{number}-{levels.kernel}.{levels.target}"
+            for level in levels.levels:
+                (folder / f"{stem}.{level.name}").write_text(level.text, encoding="utf-8")
+            if levels.binary:
+                (folder / f"{stem}.cubin").write_bytes(levels.binary)
+    except OSError as error:
+        problem = f"{folder} cannot be written: {error.strerror}."
+        raise SpecError("levels", problem, "Name a folder that is writable.") from error
 
 
 def _run(options: argparse.Namespace) -> int:

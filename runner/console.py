@@ -6,10 +6,11 @@ It formats and prints nothing itself; the JSON documents are made elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kernels.catalog import Problem, Tolerance
 from runner import units
+from runner.analysis.findings import GLOSSARY, Analysis, Finding
 from runner.drive import describe_best
 from runner.events import (
     CandidatePayload,
@@ -20,7 +21,7 @@ from runner.events import (
     HarnessErrorPayload,
     RunPayload,
 )
-from runner.results import CaseResult, Ceiling, Evaluation
+from runner.results import CaseResult, Ceiling, CheckStatus, Evaluation, IntegrityCheck
 from runner.state import RunState
 from runner.tuning import Space
 
@@ -58,19 +59,40 @@ def problems(found: Sequence[Problem]) -> str:
 
 
 def evaluation(found: Evaluation) -> str:
-    """Verdict, cases, failed integrity checks and what the compiler or the kernel printed."""
+    """Verdict, cases, integrity checks and what the compiler or the kernel printed."""
     lines = [f"{found.verdict.value}: {found.reason}" if found.reason else found.verdict.value]
     if found.speedup is not None:
         lines[0] += f"  {units.speedup(found.speedup)} (95% {units.interval(found.ci95)})"
+    if not found.isolated:
+        lines.append("! not isolated: numbers from here are not evidence")
     if found.cases:
         header = ("case", "verdict", "median", "baseline", "", "speedup", "95%", "GB/s", "FLOP/s")
         lines += ["", table(header, map(_case, found.cases), right=(2, 4, 5, 6, 7, 8))]
-    failed = (check for check in found.integrity if not check.passed)
-    lines += ["", *(f"integrity check failed: {check.check}: {check.detail}" for check in failed)]
-    lines += [f"device {found.device.model}; timer {found.timer}", f"isolation {found.isolation}"]
+        lines += [words for case in found.cases if (words := _launch(case))]
+    if found.integrity:
+        header = ("integrity check", "", "seen")
+        lines += ["", table(header, map(_check, found.integrity))]
+    lines += ["", f"device {found.device.model}; timer {found.timer}"]
+    lines += [f"isolation {found.isolation}"]
     for text in (found.compile_output, found.output):
         lines += ["", text.rstrip()] if text.strip() else []
     return "\n".join(lines)
+
+
+def _launch(case: CaseResult) -> str:
+    """What the host spends on launching, both sides; nothing on the host device itself."""
+    timing = case.timing
+    if timing is None or timing.launch_us is None:
+        return ""
+    words = f"{case.case}: {units.launch(timing.median_us, timing.launch_us)}"
+    baseline = units.launch(timing.baseline_us, timing.baseline_launch_us)
+    return f"{words} ({timing.baseline}: {baseline})" if baseline else words
+
+
+def _check(check: IntegrityCheck) -> tuple[str, ...]:
+    mark = {CheckStatus.passed: "", CheckStatus.failed: "! ", CheckStatus.not_judged: "? "}
+    words = f"{mark[check.status]}{check.status.value.replace('_', ' ')}"
+    return check.meaning.title, words, " ".join(check.detail.split())[:REASON_CHARACTERS]
 
 
 def _case(case: CaseResult) -> tuple[str, ...]:
@@ -89,6 +111,51 @@ def _case(case: CaseResult) -> tuple[str, ...]:
         units.rate_bytes(case.bytes_per_second),
         units.rate_flops(case.flops_per_second, case.dtype),
     )
+
+
+def analysis(found: Analysis, source: str) -> str:
+    """Verdict, what each kernel uses, findings with their source line, and the scope."""
+    lines = [f"{found.verdict.value}: {found.reason}" if found.reason else found.verdict.value]
+    if kernels := found.resources.get("kernels"):
+        header = (
+            "kernel",
+            "registers",
+            "spilled",
+            "shared",
+            "warps",
+            "limited by",
+            "waves",
+            "code",
+        )
+        rows = table(header, map(_kernel, kernels), right=(1, 2, 3, 4, 6, 7))
+        target = found.resources["target"]
+        lines += ["", f"{target}, {found.resources['case']}", rows]
+    text = source.splitlines()
+    for finding in found.findings:
+        lines += ["", *_finding(finding, text)]
+    return "\n".join([*lines, "", *(f"scope: {sentence}" for sentence in found.scope)])
+
+
+def _kernel(kernel: dict[str, Any]) -> tuple[str, ...]:
+    fits, waves = kernel["occupancy"], kernel["waves"]
+    return (
+        kernel["kernel"],
+        str(kernel["registers"]),
+        units.bytes_iec(kernel["spill_store_bytes"] + kernel["spill_load_bytes"]),
+        units.bytes_iec(kernel["static_shared_bytes"] + kernel["dynamic_shared_bytes"]),
+        f"{fits['warps']} ({fits['fraction']:.0%})",
+        fits["limiter"],
+        f"{waves[0]['waves']:.2f}" if waves else units.MISSING,
+        units.bytes_iec(kernel["code_bytes"]),
+    )
+
+
+def _finding(finding: Finding, text: Sequence[str]) -> list[str]:
+    place = f"{finding.source.file}:{finding.source.line}: " if finding.source else ""
+    lines = [f"{place}{finding.severity.value}: {finding.message} [{finding.kind.value}]"]
+    if finding.source and finding.source.line <= len(text):
+        lines.append(f"    {text[finding.source.line - 1].strip()}")
+    return [*lines, f"    {GLOSSARY[finding.kind].remedy}"]
 
 
 def ceilings(found: Sequence[Ceiling]) -> str:
