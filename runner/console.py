@@ -70,8 +70,7 @@ def evaluation(found: Evaluation) -> str:
         lines += ["", table(header, map(_case, found.cases), right=(2, 4, 5, 6, 7, 8))]
         lines += [words for case in found.cases if (words := _launch(case))]
     if found.integrity:
-        header = ("integrity check", "", "seen")
-        lines += ["", table(header, map(_check, found.integrity))]
+        lines += ["", table(("integrity check", "", "seen"), map(_check, found.integrity))]
     lines += ["", f"device {found.device.model}; timer {found.timer}"]
     lines += [f"isolation {found.isolation}"]
     for text in (found.compile_output, found.output):

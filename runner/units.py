@@ -17,6 +17,14 @@ def duration_us(us: float | None) -> str:
     return MISSING if us is None else _scaled(us, _TIMES)
 
 
+def launch(device_us: float, launch_us: float | None) -> str:
+    """`device 140 µs · launch 9.8 µs`, and whether the launch takes longer; empty without one."""
+    if launch_us is None:
+        return ""
+    words = f"device {duration_us(device_us)} · launch {duration_us(launch_us)}"
+    return f"{words}; launch-bound" if launch_us > device_us else words
+
+
 def rate_bytes(bytes_per_second: float | None) -> str:
     """Decimal, as `41.3 GB/s`."""
     if bytes_per_second is None:

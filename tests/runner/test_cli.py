@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,7 +18,7 @@ from kernels.catalog import load_problem
 from runner import console
 from runner.__main__ import main
 from runner.archive import read_archive
-from runner.results import IntegrityCheck, Verdict
+from runner.results import IntegrityCheck, Verdict, flat_json
 from runner.state import RunState
 from tests.runner.fakes import make_evaluation
 
@@ -248,9 +249,49 @@ def test_a_table_right_aligns_numbers_and_leaves_no_trailing_space() -> None:
 
 def test_an_evaluation_for_people_names_what_failed() -> None:
     failed = make_evaluation(None, Verdict.wrong_values, reason="error 0.3", output="printed\n")
-    checks = (IntegrityCheck("inputs_unchanged", False, "x changed at [3]"),)
-    text = console.evaluation(type(failed)(**{**vars(failed), "integrity": checks}))
+    checks = (
+        IntegrityCheck("inputs_unchanged", False, "x changed at [3]"),
+        IntegrityCheck.not_judged("physics", "no roof is measured"),
+        IntegrityCheck("source_hash", True, "built from this source"),
+    )
+    text = console.evaluation(replace(failed, integrity=checks))
     assert text.startswith("wrong_values: error 0.3")
-    assert "integrity check failed: inputs_unchanged: x changed at [3]" in text
+    assert "Inputs unchanged     ! failed      x changed at [3]" in text
+    assert "Physically possible  ? not judged  no roof is measured" in text
+    assert "Source is what ran   passed        built from this source" in text
     assert text.endswith("printed")
     assert "1.50× (95% 1.48–1.52)" in console.evaluation(make_evaluation(1.5))
+
+
+@pytest.mark.parametrize(
+    ("isolation", "isolated"),
+    [
+        ("none: fake", False),
+        ("own session, rlimits; no network or file-system isolation (bwrap: absent)", False),
+        ("bubblewrap: no network, own processes, read-only file system", True),
+        ("", True),
+    ],
+)
+def test_a_result_without_isolation_says_so_loudly(isolation: str, isolated: bool) -> None:
+    found = replace(make_evaluation(1.5), isolation=isolation)
+    said = "not isolated: numbers from here are not evidence" in console.evaluation(found)
+    assert (said, flat_json(found)["isolated"]) == (not isolated, isolated)
+
+
+def test_an_evaluation_tells_the_launch_apart_from_the_device() -> None:
+    found = make_evaluation(2.0)
+    (case,) = found.cases
+    assert case.timing is not None
+    timing = replace(case.timing, median_us=5.0, launch_us=9.8, baseline_launch_us=7.0)
+    text = console.evaluation(replace(found, cases=(replace(case, timing=timing),)))
+    assert "device 5.00 µs · launch 9.80 µs; launch-bound" in text
+    assert "(torch: device 1.00 ms · launch 7.00 µs)" in text
+    assert "launch" not in console.evaluation(found)
+
+
+def test_the_document_explains_each_check_by_itself() -> None:
+    checks = (IntegrityCheck.not_judged("physics", "no roof is measured"),)
+    (told,) = flat_json(replace(make_evaluation(1.5), integrity=checks))["integrity"]
+    assert (told["check"], told["passed"], told["status"]) == ("physics", False, "not_judged")
+    assert told["title"] == "Physically possible"
+    assert told["meaning"].endswith(".")

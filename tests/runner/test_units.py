@@ -69,3 +69,9 @@ def test_a_speedup_has_two_decimals_under_ten_and_three_digits_above() -> None:
 )
 def test_spans_are_said_as_a_person_waits(span: float | None, text: str) -> None:
     assert units.seconds(span) == text
+
+
+def test_a_launch_stands_beside_the_device_time_and_says_when_it_takes_longer() -> None:
+    assert units.launch(140.0, 9.8) == "device 140 µs · launch 9.80 µs"
+    assert units.launch(4.2, 9.8) == "device 4.20 µs · launch 9.80 µs; launch-bound"
+    assert units.launch(4.2, None) == ""
