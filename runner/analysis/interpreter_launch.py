@@ -1,0 +1,256 @@
+"""Launches in the corrected interpreter: arguments, grid, and which of its programs are run.
+
+Owns the changes to triton's modules in a process that only simulates and is thrown away afterwards.
+What an operation computes is `interpreter`'s, what an access means is `memory`'s.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import itertools
+import time
+import types
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import triton
+import triton.language as tl
+from triton.runtime import interpreter as original
+from triton.runtime.interpreter import TensorHandle
+from triton.runtime.jit import JITFunction, TensorWrapper, mangle_type
+
+from runner.analysis import interpreter_reduce
+from runner.analysis.interpreter import Builder, Unsupported
+from runner.analysis.memory import Memory
+
+LAUNCH_BUDGET_S = 10.0  # a larger grid is sampled
+MOST_PROGRAMS = 65536
+FEWEST_PROGRAMS = 16
+
+
+@dataclass
+class Launch:
+    """One launch of a kernel: how many of its programs there are, and how many were run."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    programs: int
+    simulated: int = 0
+
+
+@dataclass
+class Simulation:
+    """What one installed interpreter has done."""
+
+    memory: Memory
+    launches: list[Launch]
+    tuned: list[str]
+
+
+def install(memory: Memory) -> Simulation:
+    """Make every kernel that is defined from now on run here. Not undone: the process ends."""
+    simulation = Simulation(memory, [], [])
+    builder = Builder(memory)
+    original.interpreter_builder = builder
+    original.interpreter_semantic = original.TritonSemantic(builder)
+    _patch_language()
+    original._implicit_cvt = _converter(memory)
+    original.FunctionRewriter.ast_transformer = Rewriter()
+    original.either, original.both, original.opposite = either, both, opposite
+    original.GridExecutor.__call__ = _launcher(simulation, builder)
+    original.InterpretedFunction.__call__ = _call_device_function
+    JITFunction.run = _refuse_compiled
+    triton.runtime.autotuner.Autotuner._bench = _first_configuration(simulation)
+    return simulation
+
+
+def _patch_language() -> None:
+    """Once for good, where the original patches anew for every call of a device function."""
+    everywhere = types.SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
+    original._patch_lang(everywhere)
+    original._patch_lang = lambda function: original._LangPatchScope()
+    for module in (tl, tl.core):
+        module.reduce = interpreter_reduce.reduce
+        module.associative_scan = interpreter_reduce.associative_scan
+    _patch_libdevice()
+
+
+def _patch_libdevice() -> None:
+    """Give libdevice's functions the interpreter's semantic, in both modules that name them."""
+    try:
+        real = importlib.import_module("triton.language.extra.cuda.libdevice")
+        names = importlib.import_module("triton.language.extra.libdevice")
+    except ImportError:
+        return
+    for name, function in inspect.getmembers(real, tl.core.is_builtin):
+        bound = _bound(function)
+        setattr(real, name, bound)
+        if hasattr(names, name):
+            setattr(names, name, bound)
+
+
+def _bound(function: Any) -> Any:
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        keywords.pop("_semantic", None)
+        return function(*arguments, _semantic=original.interpreter_semantic, **keywords)
+
+    return call
+
+
+def _converter(memory: Memory) -> Any:
+    """Kernel arguments as the interpreter sees them; tensors get made-up addresses."""
+    convert = original._implicit_cvt
+
+    def converted(argument: Any, name: str = "") -> Any:
+        if isinstance(argument, bool):
+            return tl.core.tensor(TensorHandle(np.array([argument]), tl.int1), tl.int1)
+        if not hasattr(argument, "data_ptr"):
+            return convert(argument)
+        tensor = argument.base if isinstance(argument, TensorWrapper) else argument
+        dtype = tl.str_to_ty(mangle_type(argument), None)
+        address = np.array([memory.pointer(tensor, name)], dtype=np.uint64)
+        return tl.core.tensor(TensorHandle(address, dtype), dtype)
+
+    return converted
+
+
+def _launcher(simulation: Simulation, builder: Builder) -> Any:
+    def launch(self: Any, *arguments: Any, **keywords: Any) -> None:
+        accepted = set(inspect.getfullargspec(self.fn).args)
+        keywords = {name: value for name, value in keywords.items() if name in accepted}
+        for hook in getattr(self, "pre_run_hooks", ()):
+            hook(*arguments, **keywords)
+        bound = inspect.getcallargs(self.fn, *arguments, **keywords)
+        grid = _grid(self.grid, bound)
+        started = Launch(self.fn.__name__, grid, int(np.prod(grid, dtype=np.int64)))
+        simulation.launches.append(started)
+        simulation.memory.begin_launch(started.kernel, min(started.programs, MOST_PROGRAMS))
+        converted = {
+            name: value if name in self.constexprs else _named(value, name)
+            for name, value in bound.items()
+        }
+        builder.set_grid_dim(*grid)
+        _run_programs(self.fn, converted, started, builder)
+
+    return launch
+
+
+def _named(value: Any, name: str) -> Any:
+    """A tensor is known by its parameter's name, one inside a descriptor too."""
+    base = getattr(value, "base", None)
+    if hasattr(value, "data_ptr"):
+        return original._implicit_cvt(value, name)
+    if base is not None and hasattr(base, "data_ptr"):
+        original._implicit_cvt(base, name)
+    return original._implicit_cvt(value)
+
+
+def _grid(grid: Any, bound: dict[str, Any]) -> tuple[int, int, int]:
+    wanted = grid(bound) if callable(grid) else grid
+    wanted = wanted if isinstance(wanted, tuple | list) else (wanted,)
+    if not 1 <= len(wanted) <= 3:
+        raise ValueError(f"a grid has one to three dimensions, not {len(wanted)}")
+    sizes = [int(size) for size in wanted] + [1] * (3 - len(wanted))
+    return sizes[0], sizes[1], sizes[2]
+
+
+def _run_programs(kernel: Any, arguments: dict[str, Any], launch: Launch, builder: Builder) -> None:
+    """All programs in order; an even sample of them where all would take too long."""
+    started = time.perf_counter()
+    pending = _sample(launch.grid, min(launch.programs, MOST_PROGRAMS))
+    while pending:
+        index = pending.pop(0)
+        builder.set_grid_idx(*index)
+        builder.memory.begin_program(launch.simulated, index)
+        kernel(**arguments)
+        launch.simulated += 1
+        elapsed = time.perf_counter() - started
+        affordable = int(LAUNCH_BUDGET_S / max(elapsed, 1e-6) * launch.simulated)
+        if launch.simulated >= FEWEST_PROGRAMS and affordable < launch.simulated + len(pending):
+            pending = _thin(pending, max(0, affordable - launch.simulated))
+
+
+def _sample(grid: tuple[int, int, int], most: int) -> list[tuple[int, ...]]:
+    total = int(np.prod(grid, dtype=np.int64))
+    if total <= most:
+        return list(itertools.product(*map(range, grid)))
+    numbers = np.linspace(0, total - 1, most).astype(np.int64)
+    return [tuple(int(i) for i in np.unravel_index(number, grid)) for number in numbers]
+
+
+def _thin(pending: list[tuple[int, ...]], most: int) -> list[tuple[int, ...]]:
+    """Evenly fewer, and the last one always: edges are where masks matter."""
+    if most >= len(pending):
+        return pending
+    kept = np.unique(np.linspace(0, len(pending) - 1, max(most, 1)).astype(int))
+    return [pending[place] for place in kept[:-1]] + pending[-1:]
+
+
+def _call_device_function(self: Any, *arguments: Any, **keywords: Any) -> Any:
+    return self.rewrite()(*arguments, **keywords)
+
+
+def _refuse_compiled(self: Any, *arguments: Any, **keywords: Any) -> Any:
+    raise Unsupported(f"{type(self).__name__} {getattr(self.fn, '__name__', '')}: not interpreted")
+
+
+def _first_configuration(simulation: Simulation) -> Any:
+    """Stands in for timing: the first configuration that is left after pruning wins."""
+
+    def bench(self: Any, *arguments: Any, config: Any, **meta: Any) -> Any:
+        ahead = getattr(self, "_simulated", 0)
+        self._simulated = ahead + 1
+        if ahead == 0:
+            simulation.tuned.append(f"{self.base_fn.__name__}: {config}")
+        return [float(ahead + 1)] * 3
+
+    return bench
+
+
+class Rewriter(original.ASTTransformer):
+    """`and`, `or` and `not` of tensors mean what the compiler makes of them."""
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        name = "both" if isinstance(node.op, ast.And) else "either"
+        result = node.values[0]
+        for value in node.values[1:]:
+            late = ast.Lambda(_NO_ARGUMENTS, value)
+            result = ast.Call(ast.Name(name, ast.Load()), [result, late], [])
+        return ast.copy_location(result, node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Not):
+            return node
+        return ast.copy_location(
+            ast.Call(ast.Name("opposite", ast.Load()), [node.operand], []), node
+        )
+
+
+_NO_ARGUMENTS = ast.arguments([], [], None, [], [], None, [])
+
+
+def both(first: Any, second: Any) -> Any:
+    if not isinstance(first, tl.core.tensor):
+        return second() if first else first
+    other = second()
+    return first.logical_and(other) if _is_value(other) else (first if other else other)
+
+
+def either(first: Any, second: Any) -> Any:
+    if not isinstance(first, tl.core.tensor):
+        return first if first else second()
+    other = second()
+    return first.logical_or(other) if _is_value(other) else (other if other else first)
+
+
+def opposite(value: Any) -> Any:
+    return value.logical_not() if isinstance(value, tl.core.tensor) else not value
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, tl.core.tensor)

@@ -1,0 +1,126 @@
+"""How a simulation says what it saw: findings from sightings, and the scope of it all."""
+
+from __future__ import annotations
+
+from kernels.catalog import Case
+from runner import sandbox
+from runner.analysis.findings import Finding, FindingKind, Severity, Source
+from runner.analysis.memory import Sighting
+from runner.analysis.simulate_report import Report, Trouble, TroubleKind
+
+KINDS = {
+    "out_of_bounds_read": FindingKind.out_of_bounds_read,
+    "out_of_bounds_write": FindingKind.out_of_bounds_write,
+    "uninitialised_read": FindingKind.uninitialised_read,
+    "write_race": FindingKind.write_race,
+    "lane_race": FindingKind.write_race,
+    "read_write_race": FindingKind.read_write_race,
+    "input_write": FindingKind.out_of_bounds_write,
+    "misaligned": FindingKind.run_error,
+}
+TROUBLES = {
+    TroubleKind.load: FindingKind.run_error,
+    TroubleKind.run: FindingKind.run_error,
+    TroubleKind.answer: FindingKind.oracle_mismatch,
+    TroubleKind.unsupported: FindingKind.unsupported_operation,
+    TroubleKind.waiting: FindingKind.unsupported_operation,
+    TroubleKind.limit: FindingKind.unsupported_operation,
+}
+
+
+def source_at(line: int, file: str) -> Source | None:
+    return Source(file, line) if line > 0 else None
+
+
+def finding_of(seen: Sighting, file: str) -> Finding:
+    """A sighting in words, its numbers as evidence. Raises KeyError for a kind nobody knows."""
+    evidence = {
+        "tensor": seen.tensor,
+        "index": seen.index,
+        "value": seen.value,
+        "program": list(seen.program),
+        "lanes": seen.lanes,
+        "programs": seen.programs,
+    }
+    if seen.other_line:
+        evidence |= {"other_line": seen.other_line, "other_program": list(seen.other_program)}
+    return Finding(
+        KINDS[seen.kind],
+        Severity.error,
+        _words(seen),
+        source_at(seen.line, file),
+        kernel=seen.kernel,
+        evidence=evidence,
+    )
+
+
+def _words(seen: Sighting) -> str:
+    place = f"{seen.tensor}[{seen.index}]" if seen.tensor else f"address {seen.index}"
+    value = f" (value {seen.value})" if seen.value else ""
+    where = f"in program {_tuple(seen.program)}" if seen.program else "in run itself"
+    count = f"{seen.lanes} lanes in {seen.programs} programs" if seen.kernel else ""
+    other = f"program {_tuple(seen.other_program)} at line {seen.other_line}"
+    what = {
+        "out_of_bounds_read": f"reads {place}, which no tensor holds",
+        "out_of_bounds_write": f"writes {place}{value}, which no tensor holds",
+        "uninitialised_read": f"reads {place}, which nobody has written",
+        "write_race": f"writes {place}{value}, which {other} writes too",
+        "lane_race": f"two lanes of one store write different values to {place}",
+        "read_write_race": f"touches {place}{value} in conflict with {other}",
+        "input_write": f"writes {place}{value}: it is an input and must not change",
+        "misaligned": f"accesses {place} at an address that is no multiple of the element's size",
+    }[seen.kind]
+    return f"{what} {where}" + (f" ({count})" if count else "")
+
+
+def trouble_finding(trouble: Trouble, file: str) -> Finding:
+    known = {
+        TroubleKind.unsupported: f"the interpreter does not know {trouble.message}",
+        TroubleKind.waiting: f"{trouble.message}, and programs are run one after the other here",
+        TroubleKind.limit: f"not possible without a device: {trouble.message}",
+    }
+    message = known.get(trouble.kind, trouble.message)
+    severe = trouble.kind in (TroubleKind.load, TroubleKind.run, TroubleKind.answer)
+    severity = Severity.error if severe else Severity.warning
+    return Finding(TROUBLES[trouble.kind], severity, message, source_at(trouble.line, file))
+
+
+def scope_of(case: Case, report: Report | None, *, compared: bool = False) -> tuple[str, ...]:
+    """What was covered, what was assumed, what was not looked at."""
+    scope = [f"one call of run on {case.name} ({case.dtype}) in Triton's interpreter"]
+    if report is not None:
+        scope += [_launch_words(report, name) for name in _kernels(report)]
+        scope += [f"{each}: the first configuration, others not" for each in report.tuned]
+        scope += [f"line {n.line}: {n.text} ({n.times}×)" for n in report.notes]
+        if report.assumed:
+            scope.append(f"{', '.join(report.assumed)}: answered as by a device that is assumed")
+        if report.duplicates:
+            words = "elements were written by several programs with equal values, which is harmless"
+            scope.append(f"{report.duplicates} {words}")
+        if not compared:
+            scope.append("outputs were not compared with the oracle")
+    scope.append(
+        "not seen: shared memory and barriers inside a program, timing, what the compiler makes of"
+        " it, other cases and other configurations; a tensor's bounds are those of its allocation"
+    )
+    scope.append("the candidate shares a process with the instruments: advice, not evidence")
+    scope.append(sandbox.isolation().sentence)
+    return tuple(scope)
+
+
+def _kernels(report: Report) -> list[str]:
+    return list(dict.fromkeys(each.kernel for each in report.launches))
+
+
+def _launch_words(report: Report, kernel: str) -> str:
+    launches = [each for each in report.launches if each.kernel == kernel]
+    programs = sum(each.programs for each in launches)
+    simulated = sum(each.simulated for each in launches)
+    times = "once" if len(launches) == 1 else f"{len(launches)} times"
+    if simulated == programs:
+        return f"{kernel} launched {times}, all {programs} programs run"
+    return f"{kernel} launched {times}, a sample of {simulated} of {programs} programs run"
+
+
+def _tuple(program: tuple[int, ...]) -> str:
+    return "(" + ", ".join(map(str, program)) + ")"
