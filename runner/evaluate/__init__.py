@@ -24,7 +24,8 @@ from runner.evaluate import buffers, ceilings, keeper
 from runner.evaluate.devices import cache_folder, cpu_count, device_info
 from runner.evaluate.keeper import Child, Ending, Kind, Watch, WorkFolder, Zygote
 from runner.evaluate.lease import lease
-from runner.evaluate.session import POOL_SETS, CaseFailed, Children, FatalCase, Session
+from runner.evaluate.neighbours import neighbours_of
+from runner.evaluate.session import POOL_SETS, CaseFailed, Children, Evidence, FatalCase, Session
 from runner.languages import CompileResult, MissingCompiler
 from runner.processes import Cancelled
 from runner.results import CaseResult, DeviceInfo, Evaluation, IntegrityCheck, Verdict
@@ -221,7 +222,8 @@ def _measure(request: Request, compiled: CompileResult) -> Evaluation:
 def _session(request: Request, children: Children) -> Session:
     watch = Watch(time.monotonic() + request.spec.limits.deadline_s, request.cancel)
     kind, roofs = request.device.kind, ceilings.known(request.device)
-    return Session(request.problem, kind, children, watch, request.progress, roofs)
+    around = neighbours_of(kind, request.device.uuid)
+    return Session(request.problem, kind, children, watch, request.progress, around, roofs)
 
 
 @contextmanager
@@ -323,6 +325,11 @@ def _integrity(finding: Finding, session: Session, ending: Ending) -> tuple[Inte
     if evidence.idle_us:
         detail = f"it worked {max(evidence.idle_us):.0f} µs after a timed call had returned"
         checks.append(IntegrityCheck("idle_between_calls", True, detail))
+    if evidence.sightings:
+        checks.append(_alone(evidence))
+    if evidence.flush_ratios:
+        detail = f"the flush before its calls took {max(evidence.flush_ratios):.2f} times as long"
+        checks.append(IntegrityCheck("device_steady", True, f"{detail} as before"))
     detail = "what was loaded was built from this source and is unchanged on disk"
     checks.append(IntegrityCheck("source_hash", finding.same_artifact, detail))
     clean = ending.leftover == 0
@@ -334,12 +341,23 @@ def _integrity(finding: Finding, session: Session, ending: Ending) -> tuple[Inte
     return tuple(checks)
 
 
+def _alone(evidence: Evidence) -> IntegrityCheck:
+    """The least alone that any timed case was; on the host it is evidence and decides nothing."""
+    worst = min(evidence.sightings, key=lambda seen: (seen.alone is not False, seen.alone or False))
+    detail = "; ".join(dict.fromkeys(seen.words for seen in evidence.sightings))
+    if evidence.repeated:
+        detail += f"; {evidence.repeated} measurements discarded and repeated whole"
+    if worst.alone is None:
+        return IntegrityCheck.not_judged("device_alone", detail)
+    return IntegrityCheck("device_alone", worst.alone, detail)
+
+
 def _physics(session: Session) -> IntegrityCheck:
     """Whether the timed cases took at least what the roofs of the device demand."""
     found = session.evidence.physics
     if session.ceilings is None:
-        detail = "not judged: the ceilings of this device are not measured yet"
-        return IntegrityCheck("physics", True, detail)
+        detail = "the ceilings of this device are not measured yet"
+        return IntegrityCheck.not_judged("physics", detail)
     possible = all(finding.possible for finding in found)
     detail = "; ".join(finding.words for finding in found) or "not judged: no case was timed"
     return IntegrityCheck("physics", possible, detail)

@@ -17,9 +17,12 @@ import torch
 from kernels.catalog import load_all, load_problem
 from runner.evaluate import timed
 from runner.evaluate.channel import Channel, Message
+from runner.evaluate.clocks import Clock
 from runner.evaluate.referee import load_reference
 from runner.evaluate.tensors import shared_tensor
 from runner.evaluate.timed import Call, OpenCase
+
+FLUSHES = 20  # a GPU at rest needs some milliseconds to raise its clocks
 
 
 def warm() -> None:
@@ -45,8 +48,14 @@ class Baselines:
 
     def __init__(self, slug: str, kind: str, given_outputs: bool) -> None:
         self.functions = load_reference(load_problem(slug).reference_path).BASELINES
+        self.names = offered(list(self.functions), kind)
         self.given_outputs = given_outputs
-        self.hello: Message = {"baselines": offered(list(self.functions), kind)}
+
+    def hello(self, clock: Clock) -> Message:
+        """The names, and how long the flush before a call takes while nobody else is at work."""
+        flushes = [clock.measure(lambda: None).flush_ns for _ in range(FLUSHES)]
+        known = [flush for flush in flushes if flush is not None]
+        return {"baselines": self.names, "flush_ns": min(known, default=None)}
 
     def bind(self, case: OpenCase, name: str, number: int) -> Call:
         """A baseline does about its output what the candidate does.

@@ -16,6 +16,7 @@ import torch
 
 from runner.evaluate import interpreter, timed
 from runner.evaluate.channel import Channel, Message
+from runner.evaluate.clocks import Clock
 from runner.evaluate.timed import Call, MissingSymbol, OpenCase
 
 
@@ -43,11 +44,13 @@ class SharedObject:
     """A compiled C++ candidate: called with the addresses of the shared tensors."""
 
     def __init__(self, path: str, symbols: dict[str, str]) -> None:
-        self.hello: Message = {}
         self.library = ctypes.CDLL(path)
         for symbol, prototype in symbols.items():
             if not hasattr(self.library, symbol):
                 raise MissingSymbol(f"the source does not export {prototype}")
+
+    def hello(self, clock: Clock) -> Message:
+        return {}
 
     def bind(self, case: OpenCase, name: str, number: int) -> Call:
         function = self.library[case.symbol]
@@ -63,7 +66,6 @@ class Module:
     """A Python candidate: `run(*inputs)` returns a tensor or a tuple of tensors."""
 
     def __init__(self, path: str) -> None:
-        self.hello: Message = {}
         specification = importlib.util.spec_from_file_location("candidate", path)
         assert specification is not None
         assert specification.loader is not None
@@ -73,6 +75,9 @@ class Module:
         self.run = getattr(module, "run", None)
         if not callable(self.run):
             raise MissingSymbol("the module defines no run(*inputs)")
+
+    def hello(self, clock: Clock) -> Message:
+        return {}
 
     def bind(self, case: OpenCase, name: str, number: int) -> Call:
         run, inputs = self.run, case.inputs(number)

@@ -29,11 +29,13 @@ from runner.evaluate.keeper import (
     Watch,
     exit_words,
 )
+from runner.evaluate.neighbours import Neighbours, Sighting
+from runner.processes import POLL_S
 from runner.results import CaseResult, Ceiling, Timing, Verdict
 from runner.wire import to_json
 
 CHECKED_SETS = 2
-WARM_UP_CALLS = 3
+WARM_UP_CALLS = 3  # on each set: until an allocator has settled, calls pay for page faults
 MINIMUM_PAIRS = 10
 VERIFIED_PAIRS = 8  # a median needs half of the calls: leaving them out escapes one time in 256
 RENEWED_PAIRS = 0.6  # with values that no earlier call could see
@@ -41,8 +43,12 @@ POOL_BYTES = 64 << 20  # a pool of sets larger than the private caches of most m
 POOL_SETS = (3, 5)
 PATIENCE_S = 300.0  # for one answer of ours; beyond it the harness is at fault, not the kernel
 CLOCK_ATTEMPTS = 2
+DISPUTED_QUANTILES = (0.1, 0.25, 0.5)
 CLOCK_SLACK_US = 50.0
 CLOCK_SLACK_RATIO = 0.02
+FLUSH_RATIO = 1.25
+ALONE_ATTEMPTS = 3
+ALONE_PAUSE_S = 5.0
 IDLE_SLACK_US = 100.0
 IDLE_SLACK_RATIO = 0.05
 TORCH_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "int64": "int64"}
@@ -93,6 +99,9 @@ class Evidence:
     timed_verified: int = 0
     clock_excess_us: list[float] = field(default_factory=list)
     idle_us: list[float] = field(default_factory=list)
+    sightings: list[Sighting] = field(default_factory=list)
+    repeated: int = 0  # measurements discarded since others used the device
+    flush_ratios: list[float] = field(default_factory=list)
     physics: list[physics.Finding] = field(default_factory=list)
     interpreted: list[str] = field(default_factory=list)
     refused_baselines: dict[str, str] = field(default_factory=dict)
@@ -107,6 +116,9 @@ class PairTimes:
     baseline_outside_us: list[float] = field(default_factory=list)
     candidate_outside_us: list[float] = field(default_factory=list)
     idle_us: list[float] = field(default_factory=list)  # worked while it was asked nothing
+    baseline_launch_us: list[float] = field(default_factory=list)
+    candidate_launch_us: list[float] = field(default_factory=list)
+    flush_us: list[float] = field(default_factory=list)  # before the baseline's calls
     rest: processor.Times | None = None  # the candidate's tree when its last call returned
 
 
@@ -123,13 +135,16 @@ class Session:
         children: Children,
         watch: Watch,
         progress: Callable[[str], None],
+        neighbours: Neighbours,
         ceilings: Sequence[Ceiling] | None = None,
     ) -> None:
         self.problem, self.kind, self.progress = problem, kind, progress
         self.children, self.watch = children, watch
+        self.neighbours = neighbours
         self.ceilings, self.roofs = ceilings, physics.Roofs((), {})
         self.evidence = Evidence()
         self.baselines: list[str] = []
+        self.flush_ns: int | None = None  # a GPU's flush before the candidate was loaded
         self.versions: dict[str, str] = {}
         self.random = random.SystemRandom()
 
@@ -142,18 +157,21 @@ class Session:
             self.problem.cpp_symbol(dtype): self.problem.cpp_prototype(dtype) for dtype in dtypes
         }
         self.progress("loading")
-        message = {"language": language, "artifact": artifact, "symbols": symbols, **common}
         ours = {"problem": self.problem.slug, "given_outputs": given, **common}
-        with self._blamed("while loading"):
-            loading = self.children.candidate.post(message, self.watch)
-        opponent = self.children.baseline.post(ours, self._patience())
+        theirs = {"language": language, "artifact": artifact, "symbols": symbols, **common}
+        with self._blamed("while starting"):
+            starting = self.children.candidate.post(theirs, self.watch)
+        opening = self.children.baseline.post(ours, self._patience())
         hello = self._referee(ours)
         self.versions = hello["versions"]
-        self.baselines = self._answer(self.children.baseline, opponent).message["baselines"]
+        self._answer(self.children.baseline, opening)
+        with self._blamed("while starting"):
+            self.children.candidate.answer(starting, self.watch)
+        opponents = self._ours(self.children.baseline, {"do": "load", **ours}).message
+        self.baselines, self.flush_ns = opponents["baselines"], opponents["flush_ns"]
         if self.ceilings is not None:
             self.roofs = self._roofs(self.ceilings, hello["l2_bytes"])
-        with self._blamed("while loading"):
-            self._succeeded(self.children.candidate.answer(loading, self.watch), "while loading")
+        self._candidate({"do": "load", **theirs}, "while loading")
 
     def examine(self, case: Case, pairs: int | None) -> CaseResult:
         """Check a case; if it passes and `pairs` is given, time it. Raises FatalCase."""
@@ -313,13 +331,52 @@ class Session:
         """Once more when the clocks disagree: a busy machine does that too, but not twice."""
         self.progress(f"timing {case.name}")
         baseline = self._fastest_baseline(layout)
-        pairs = self._affordable(case, max(pairs, MINIMUM_PAIRS))
+        pairs = self._affordable(case, layout, max(pairs, MINIMUM_PAIRS))
         for _ in range(CLOCK_ATTEMPTS):
-            times = self._time_pairs(case, layout, baseline, pairs)
-            disputed = self._clock_dispute(times) or self._idle_dispute(times)
+            times = self._time_alone(case, layout, baseline, pairs)
+            disputed = (
+                self._clock_dispute(times) or self._idle_dispute(times) or self._slowed(times)
+            )
             if disputed is None:
-                return statistics.timing(baseline, times.baseline_us, times.candidate_us)
+                return statistics.timing(
+                    baseline,
+                    times.baseline_us,
+                    times.candidate_us,
+                    baseline_launch_us=times.baseline_launch_us or None,
+                    candidate_launch_us=times.candidate_launch_us or None,
+                )
         raise CaseFailed(Verdict.timing_disputed, self._named(case, str(disputed)))
+
+    def _time_alone(self, case: Case, layout: Layout, baseline: str, pairs: int) -> PairTimes:
+        """What was measured while others used the GPU is discarded, and all of it repeated.
+
+        On the host somebody is always at work; there it is evidence only.
+        """
+        for attempt in range(ALONE_ATTEMPTS):
+            self.neighbours.begin(self._own())
+            times = self._time_pairs(case, layout, baseline, pairs)
+            seen = self.neighbours.end(self._own())
+            if self.kind == "host" or seen.alone is not False:
+                self.evidence.sightings.append(seen)
+                return times
+            self.evidence.repeated += 1
+            self.progress(f"measuring {case.name} again: {seen.words}")
+            self._pause(ALONE_PAUSE_S * attempt)
+        self.evidence.sightings.append(seen)
+        raise CaseFailed(Verdict.unmeasured, self._named(case, f"{seen.words}, each time"))
+
+    def _own(self) -> list[int]:
+        """The roots of the trees that work for this evaluation."""
+        children = (self.children.referee, self.children.baseline, self.children.candidate)
+        return [child.zygote.process.pid for child in children]
+
+    def _pause(self, seconds: float) -> None:
+        """Wait at the expense of nobody's deadline. Raises Cancelled."""
+        self.watch.deadline += seconds
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.watch.check()
+            time.sleep(min(POLL_S, seconds))
 
     def _time_pairs(self, case: Case, layout: Layout, baseline: str, pairs: int) -> PairTimes:
         """Rounds over the pool of sets; each round has fresh values and poisoned outputs.
@@ -359,11 +416,17 @@ class Session:
             if side == "baseline":
                 reply = self._baseline(baseline, number)
                 own, outside = times.baseline_us, times.baseline_outside_us
+                launch = times.baseline_launch_us
+                if flush_ns := reply.message["flush_ns"]:
+                    times.flush_us.append(flush_ns / 1000)
             else:
                 reply = self._watched_run(case, number, times)
                 own, outside = times.candidate_us, times.candidate_outside_us
-            own.append(_nanoseconds(reply.message) / 1000)
+                launch = times.candidate_launch_us
+            own.append(_nanoseconds(reply.message, "ns") / 1000)
             outside.append(reply.elapsed_ns / 1000)
+            if self.kind == "cuda":
+                launch.append(_nanoseconds(reply.message, "launch_ns") / 1000)
 
     def _watched_run(self, case: Case, number: int, times: PairTimes) -> Reply:
         """A timed call, and the processor time that its tree spent since the last one returned."""
@@ -376,29 +439,31 @@ class Session:
         times.rest = processor.times(tree)
         return reply
 
-    def _baseline(self, name: str, number: int) -> Reply:
-        message = {"do": "run", "name": name, "set": number, "dirty": False}
+    def _baseline(self, name: str, number: int, *, dirty: bool = False) -> Reply:
+        message = {"do": "run", "name": name, "set": number, "dirty": dirty}
         return self._ours(self.children.baseline, message)
 
     def _fastest_baseline(self, layout: Layout) -> str:
         """Warm every baseline up and take the fastest: the strongest opponent, by name."""
         best: dict[str, float] = {}
         for name in self.baselines:
-            for call in range(WARM_UP_CALLS):
-                reply = self._baseline(name, call % layout.sets).message
-                if failed := reply.get("failed"):
-                    self.evidence.refused_baselines[name] = str(failed)
+            for call in range(WARM_UP_CALLS * layout.sets):
+                reply = self._baseline(name, call % layout.sets, dirty=True).message
+                if reply.get("failed"):
+                    self.evidence.refused_baselines[name] = str(reply["text"])
                     break
                 best[name] = min(best.get(name, math.inf), reply["ns"])
         if not best:
             raise RuntimeError(f"no baseline runs: {self.evidence.refused_baselines}")
         return min(best, key=best.__getitem__)
 
-    def _affordable(self, case: Case, pairs: int) -> int:
+    def _affordable(self, case: Case, layout: Layout, pairs: int) -> int:
         """Warm the candidate up; fewer pairs where the deadline allows no more, at least ten."""
-        slowest = 1e-6
-        for _ in range(WARM_UP_CALLS):
-            reply = self._run(case, 0, "while warming up")
+        slowest, enough = 1e-6, self.watch.left() * 0.9
+        for call in range(WARM_UP_CALLS * layout.sets):
+            if self.watch.left() < enough:
+                break
+            reply = self._run(case, call % layout.sets, "while warming up", dirty=True)
             slowest = max(slowest, reply.elapsed_ns / 1e9)
         return max(MINIMUM_PAIRS, min(pairs, int(self.watch.left() / 2 / slowest)))
 
@@ -406,17 +471,32 @@ class Session:
         """The parent's clock around a round trip bounds what the candidate's own clock may hide.
 
         Both sides run the same code around the call, so what the candidate's round trip takes
-        beyond the baseline's is time that its own clock did not own up to. Disputed is only what
-        the two medians, each taken at the kind end of its interval, cannot explain.
+        beyond the baseline's is time that its own clock did not own up to. The median says it where
+        the machine is quiet; a busy one adds time to many calls, seldom to the fastest, so low
+        quantiles say it there. The median is asked too, since a lie may spare a few calls.
         """
-        ours = sorted(_differences(times.baseline_outside_us, times.baseline_us))
-        theirs = sorted(_differences(times.candidate_outside_us, times.candidate_us))
-        half_width = 1 / math.sqrt(len(ours))  # of a median's 95% interval, as a part of the ranks
-        hidden = _quantile(theirs, 0.5 - half_width) - _quantile(ours, 0.5 + half_width)
+        ours = _differences(times.baseline_outside_us, times.baseline_us)
+        theirs = _differences(times.candidate_outside_us, times.candidate_us)
+        hidden = max(_surplus(theirs, ours, fraction) for fraction in DISPUTED_QUANTILES)
         outside = _quantile(times.candidate_outside_us, 0.5)
         if hidden > CLOCK_SLACK_US + CLOCK_SLACK_RATIO * outside:
             return f"its own clock hides {hidden:.0f} µs of {outside:.0f} µs seen from outside"
         self.evidence.clock_excess_us.append(_quantile(theirs, 0.5) - _quantile(ours, 0.5))
+        return None
+
+    def _slowed(self, times: PairTimes) -> str | None:
+        """The flush before each of the baseline's calls on a GPU is the same work each time.
+
+        Where it takes longer than before the candidate was loaded, somebody else is at work.
+        """
+        if not times.flush_us or not self.flush_ns:
+            return None
+        ratio = _quantile(times.flush_us, 0.5) * 1000 / self.flush_ns
+        if ratio > FLUSH_RATIO:
+            return (
+                f"while the baseline ran the GPU was busy: a flush took {ratio:.2f} times as long"
+            )
+        self.evidence.flush_ratios.append(ratio)
         return None
 
     def _idle_dispute(self, times: PairTimes) -> str | None:
@@ -504,11 +584,17 @@ def _reported(kind: str, message: Message, occasion: str) -> CaseFailed:
     return CaseFailed(Verdict.crashed, f"{occasion}: {text}", fatal=True)
 
 
-def _nanoseconds(message: Message) -> int:
-    value = message.get("ns")
+def _nanoseconds(message: Message, name: str) -> int:
+    value = message.get(name)
     if type(value) is not int or value <= 0:
         raise CaseFailed(Verdict.tampered, f"it reported a time of {value!r}", fatal=True)
     return value
+
+
+def _surplus(theirs: list[float], ours: list[float], fraction: float) -> float:
+    """By how much a quantile is larger at least: each taken at the kind end of its 95% interval."""
+    half_width = 1.96 * math.sqrt(fraction * (1 - fraction) / len(ours))
+    return _quantile(theirs, fraction - half_width) - _quantile(ours, fraction + half_width)
 
 
 def _differences(first: list[float], second: list[float]) -> list[float]:

@@ -36,9 +36,9 @@ class MissingSymbol(LookupError):
 
 
 class Program(Protocol):
-    """What is run. `hello` answers the start message; `bind` makes the call of one set."""
+    """What is run: `bind` makes the call of one set, `hello` answers the command to load it."""
 
-    hello: Message
+    def hello(self, clock: Clock) -> Message: ...
 
     def bind(self, case: OpenCase, name: str, number: int) -> Call: ...
 
@@ -47,12 +47,12 @@ def serve(channel: Channel, load: Callable[[Message], Program]) -> None:
     """Answer commands until the parent closes the channel."""
     malloc.keep_freed_memory()
     session: Session | None = None
+    reply: Message
     while (message := channel.receive()) is not None:
         try:
             if session is None:
                 torch.set_num_threads(message["threads"])
-                session = Session(load(message), message["kind"])
-                reply = session.program.hello
+                session, reply = Session(load, message["kind"]), {}
             else:
                 reply = session.answer(message, channel.take_descriptors())
         except MissingSymbol as error:
@@ -88,15 +88,20 @@ def _failure(error: Exception) -> Message:
 
 
 class Session:
-    """A loaded program and the case it is on."""
+    """The device, then a program loaded when we are told to, and the case it is on."""
 
-    def __init__(self, program: Program, kind: str) -> None:
-        self.program, self.kind = program, kind
+    def __init__(self, load: Callable[[Message], Program], kind: str) -> None:
+        self.load, self.kind = load, kind
         self.clock = clock_for(kind)
+        self.program: Program | None = None
         self.case: OpenCase | None = None
 
     def answer(self, message: Message, descriptors: list[int]) -> Message:
         command = message["do"]
+        if command == "load":
+            self.program = self.load(message)
+            return self.program.hello(self.clock)
+        assert self.program is not None
         if command == "open":
             if self.case is not None:
                 self.case.close()

@@ -54,6 +54,8 @@ def main() -> None:
 def _serve(control: Channel, request: Message, role: ModuleType, scratch: Path | None) -> None:
     """Fork, wait for the end of the child or of the parent, clean up, report."""
     descriptors = control.take_descriptors()
+    if scratch is not None:
+        request["environment"] = sandbox.homes(scratch)
     pid = os.fork()
     if pid == 0:
         _become(control, request, descriptors, role)

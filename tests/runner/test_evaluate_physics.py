@@ -16,7 +16,7 @@ from runner.evaluate.cuda_ceilings import datasheet
 from runner.evaluate.devices import cache_capacities, cache_sizes, device_info
 from runner.evaluate.physics import MARGIN, READ_GAIN, Level, Roofs
 from runner.evaluate.statistics import timing
-from runner.results import Ceiling, Evaluation, Timing, Verdict
+from runner.results import Ceiling, CheckStatus, Evaluation, Timing, Verdict
 from runner.spec import EvaluationSpec
 from runner.tuning import nearest_setting
 from runner.wire import to_json
@@ -203,9 +203,9 @@ def rmsnorm() -> Evaluation:
     return evaluate(EvaluationSpec("rmsnorm", source, "cpp", case_set="host-quick", pairs=10))
 
 
-def physics_of(evaluation: Evaluation) -> tuple[bool, str]:
+def physics_of(evaluation: Evaluation) -> tuple[CheckStatus, str]:
     (check,) = (check for check in evaluation.integrity if check.check == "physics")
-    return check.passed, check.detail
+    return check.status, check.detail
 
 
 @pytest.mark.skipif(not cache_sizes(), reason="this kernel does not name its caches")
@@ -216,8 +216,8 @@ def test_an_honest_kernel_is_impossible_only_under_planted_roofs(
     honest = rmsnorm()
     assert honest.verdict is Verdict.passed
     assert physics_of(honest) == (
-        True,
-        "not judged: the ceilings of this device are not measured yet",
+        CheckStatus.not_judged,
+        "the ceilings of this device are not measured yet",
     )
     (case,) = honest.scored
     assert case.timing is not None
@@ -227,6 +227,6 @@ def test_an_honest_kernel_is_impossible_only_under_planted_roofs(
     assert refused.verdict is Verdict.impossible
     assert refused.speedup is None
     assert "is impossible: took" in refused.reason
-    assert physics_of(refused)[0] is False
+    assert physics_of(refused)[0] is CheckStatus.failed
     plant(tmp_path, 1e15)
     assert rmsnorm().verdict is Verdict.passed
