@@ -72,6 +72,8 @@ class _Reader:
     # Accesses that are in no order
 
     def _conflict(self, event: Event, other: Event) -> Blame:
+        if found := self._wrong_bytes(event) or self._wrong_bytes(other):
+            return found
         if event.writes and other.writes:
             return self._two_writers(event, other)
         writer, reader = (event, other) if event.writes else (other, event)
@@ -128,6 +130,14 @@ class _Reader:
                 f" reads {place} before line {writer.line} has filled it",
             )
         if writer.process != reader.process and self._unread(reader, writer):
+            early = self._released_unread(writer, reader)
+            if early is not None:
+                return Blame(
+                    FindingKind.phase_overtaken,
+                    early,
+                    f"{_bar(early)} is signalled before line {reader.line} has read {place}, so"
+                    f" line {writer.line} overwrites it",
+                )
             return self._count_of_last_wait(writer) or Blame(
                 FindingKind.phase_overtaken,
                 writer,
@@ -140,6 +150,16 @@ class _Reader:
             f"{place} is read while line {writer.line} still fills it: nothing waits for that"
             f" {'copy' if writer.kind is not Kind.write else 'store'}",
         )
+
+    def _released_unread(self, writer: Event, reader: Event) -> Event | None:
+        """The arrival between the reader's wait and its read that let the writer on."""
+        wait = self._last_wait(writer)
+        for event in reversed(self.program.processes[reader.process].events[: reader.index]):
+            if event.kind is Kind.wait or wait is None:
+                return None
+            if event.kind is Kind.arrive and event.barrier == wait.barrier:
+                return event
+        return None
 
     def _unwritten(self, event: Event) -> Blame:
         place = event.reads[0].name
@@ -225,6 +245,12 @@ class _Reader:
     def _over_arrival(self, event: Event) -> Blame:
         assert event.barrier is not None
         tally = _tally(self.program, event.barrier)
+        if tally.arrivals <= tally.expected:
+            return Blame(
+                FindingKind.phase_overtaken,
+                event,
+                f"{_does(event)} for the next round while the phase of this one is not over",
+            )
         return Blame(
             FindingKind.arrival_mismatch,
             event,
@@ -240,6 +266,9 @@ class _Reader:
                 return found
         if not blocked:
             return self._lifetime(self.violation.event)
+        for event in blocked:
+            if found := self._lapped(event, state):
+                return found
         culprit = self._culprit(blocked)
         others = [event for event in blocked if event is not culprit]
         also = "".join(
@@ -259,17 +288,41 @@ class _Reader:
         tally, phase = _tally(self.program, wait.barrier), self._phase(state, wait.barrier)
         if phase is None or tally.init is None:
             return None
-        if tally.bytes_expected != tally.bytes_copied and phase.bytes != 0:
-            return Blame(
-                FindingKind.arrival_mismatch,
-                tally.expect or tally.copy or wait,
-                f"{_bar(wait)} is told to expect {tally.bytes_expected // tally.rounds} bytes and"
-                f" gets {tally.bytes_copied // tally.rounds}, so its phase never ends",
-            )
+        if phase.bytes and (found := self._wrong_bytes(wait)):
+            return found
         started = phase.pending < phase.needed
         if started and tally.arrivals < tally.expected:
             return Blame(FindingKind.arrival_mismatch, tally.init, tally.words(wait.barrier))
         return None
+
+    def _wrong_bytes(self, event: Event) -> Blame | None:
+        """The event's barrier is told to expect other bytes than are copied."""
+        if event.barrier is None:
+            return None
+        tally = _tally(self.program, event.barrier)
+        if tally.bytes_expected == tally.bytes_copied:
+            return None
+        return Blame(
+            FindingKind.arrival_mismatch,
+            tally.expect or tally.copy or event,
+            f"{_bar(event)} is told to expect {tally.bytes_expected // tally.rounds} bytes a round"
+            f" and gets {tally.bytes_copied // tally.rounds}",
+        )
+
+    def _lapped(self, wait: Event, state: State) -> Blame | None:
+        """The barrier has ended a phase that this partition has not waited for: a wrong parity."""
+        assert wait.barrier is not None
+        phase = self._phase(state, wait.barrier)
+        earlier = self.program.processes[wait.process].events[: wait.index]
+        passed = sum(e.kind is Kind.wait and e.barrier == wait.barrier for e in earlier)
+        if phase is None or phase.completed <= passed:
+            return None
+        return Blame(
+            FindingKind.phase_overtaken,
+            wait,
+            f"the wait is for parity {wait.parity} of {_bar(wait)}, but the phase that it should"
+            f" see, number {passed}, has ended already: it passes on a stale phase, or never",
+        )
 
     def _culprit(self, blocked: list[Event]) -> Event:
         """Of the waits that hold each other up, the one that nobody would ever end; else the
@@ -318,12 +371,34 @@ class _Reader:
                 f"the kernel can end while this copy still reads {event.reads[0].name}: nothing"
                 " waits for it",
             )
+        if stale := self._repeated_wait(event):
+            return Blame(
+                FindingKind.phase_overtaken,
+                stale,
+                f"the wait for parity {stale.parity} of {_bar(stale)} passes on the phase that the"
+                f" wait before it has seen already, and nobody awaits the copy of line {event.line}",
+            )
         return Blame(
             FindingKind.barrier_lifetime,
             event,
             f"the kernel can end while this copy still fills {event.writes[0].name}: nothing"
             " waits for it, and the next block's shared memory is written to",
         )
+
+    def _repeated_wait(self, copy: Event) -> Event | None:
+        """A wait in the copy's ring with the parity of the wait before it on that barrier."""
+        seen: dict[tuple[int, Barrier], int] = {}
+        for step in self.trace:
+            event = step.event
+            if event.kind is not Kind.wait or event.barrier is None or copy.barrier is None:
+                continue
+            if event.barrier.buffer is not copy.barrier.buffer:
+                continue
+            key = (event.process, event.barrier)
+            if seen.get(key) == event.parity:
+                return event
+            seen[key] = event.parity
+        return None
 
     def _lifetime(self, event: Event) -> Blame:
         other = self.violation.other

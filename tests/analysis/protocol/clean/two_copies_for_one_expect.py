@@ -1,0 +1,56 @@
+# clean
+"""One expect covers both halves of a tile."""
+
+import triton.experimental.gluon.language as gl
+from triton.experimental import gluon
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
+
+
+@gluon.jit
+def produce(x_desc, tiles, full, empty, steps, STAGES: gl.constexpr):
+    for step in range(steps):
+        slot = step % STAGES
+        phase = (step // STAGES) & 1
+        mbarrier.wait(empty.index(slot), phase ^ 1)
+        mbarrier.expect(full.index(slot), 2 * x_desc.block_type.nbytes)
+        for half in gl.static_range(2):
+            tma.async_copy_global_to_shared(
+                x_desc, [step * 64, half * 64], full.index(slot), tiles.index(2 * slot + half)
+            )
+
+
+@gluon.jit
+def consume(y_ptr, tiles, full, empty, steps, STAGES: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
+    rows = gl.arange(0, 64, gl.SliceLayout(1, layout))[:, None]
+    columns = gl.arange(0, 64, gl.SliceLayout(0, layout))[None, :]
+    total = gl.zeros([64, 64], gl.float16, layout)
+    for step in range(steps):
+        slot = step % STAGES
+        phase = (step // STAGES) & 1
+        mbarrier.wait(full.index(slot), phase)
+        total += tiles.index(2 * slot).load(layout)
+        total += tiles.index(2 * slot + 1).load(layout)
+        mbarrier.arrive(empty.index(slot), count=1)
+    gl.store(y_ptr + rows * 64 + columns, total)
+
+
+@gluon.jit
+def kernel(x_desc, y_ptr, steps, STAGES: gl.constexpr):
+    tiles = gl.allocate_shared_memory(gl.float16, [2 * STAGES, 64, 64], x_desc.layout)
+    full = mbarrier.allocate_mbarrier(batch=STAGES)
+    empty = mbarrier.allocate_mbarrier(batch=STAGES)
+    for i in gl.static_range(STAGES):
+        mbarrier.init(full.index(i), count=1)
+        mbarrier.init(empty.index(i), count=1)
+    gl.warp_specialize(
+        [
+            (consume, (y_ptr, tiles, full, empty, steps, STAGES)),
+            (produce, (x_desc, tiles, full, empty, steps, STAGES)),
+        ],
+        [1],
+        [24],
+    )
+
+
+ARGUMENTS = {"x_desc": ("fp16", [64, 64]), "y_ptr": "*fp16", "steps": "i32", "STAGES": 3}

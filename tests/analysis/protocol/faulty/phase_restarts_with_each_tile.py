@@ -1,0 +1,64 @@
+# phase_overtaken at line 34
+"""The consumer counts from 0 again for each tile, the ring does not."""
+
+import triton.experimental.gluon.language as gl
+from triton.experimental import gluon
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
+
+
+@gluon.jit
+def produce(x_desc, tiles, full, empty, tiles_count, k_steps, STAGES: gl.constexpr):
+    count = 0
+    for tile in range(gl.program_id(0), tiles_count, gl.num_programs(0)):
+        for k in range(k_steps):
+            slot = count % STAGES
+            phase = (count // STAGES) & 1
+            mbarrier.wait(empty.index(slot), phase ^ 1)
+            mbarrier.expect(full.index(slot), x_desc.block_type.nbytes)
+            tma.async_copy_global_to_shared(
+                x_desc, [tile * 64, k * 64], full.index(slot), tiles.index(slot)
+            )
+            count += 1
+
+
+@gluon.jit
+def consume(y_ptr, tiles, full, empty, tiles_count, k_steps, STAGES: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
+    rows = gl.arange(0, 64, gl.SliceLayout(1, layout))[:, None]
+    columns = gl.arange(0, 64, gl.SliceLayout(0, layout))[None, :]
+    for tile in range(gl.program_id(0), tiles_count, gl.num_programs(0)):
+        total = gl.zeros([64, 64], gl.float16, layout)
+        for k in range(k_steps):
+            slot = k % STAGES
+            phase = (k // STAGES) & 1
+            mbarrier.wait(full.index(slot), phase)
+            total += tiles.index(slot).load(layout)
+            mbarrier.arrive(empty.index(slot), count=1)
+        gl.store(y_ptr + tile * 4096 + rows * 64 + columns, total)
+
+
+@gluon.jit
+def kernel(x_desc, y_ptr, tiles_count, k_steps, STAGES: gl.constexpr):
+    tiles = gl.allocate_shared_memory(gl.float16, [STAGES, 64, 64], x_desc.layout)
+    full = mbarrier.allocate_mbarrier(batch=STAGES)
+    empty = mbarrier.allocate_mbarrier(batch=STAGES)
+    for i in gl.static_range(STAGES):
+        mbarrier.init(full.index(i), count=1)
+        mbarrier.init(empty.index(i), count=1)
+    gl.warp_specialize(
+        [
+            (consume, (y_ptr, tiles, full, empty, tiles_count, k_steps, STAGES)),
+            (produce, (x_desc, tiles, full, empty, tiles_count, k_steps, STAGES)),
+        ],
+        [1],
+        [24],
+    )
+
+
+ARGUMENTS = {
+    "x_desc": ("fp16", [64, 64]),
+    "y_ptr": "*fp16",
+    "tiles_count": "i32",
+    "k_steps": "i32",
+    "STAGES": 2,
+}
