@@ -83,7 +83,7 @@ def test_a_passing_candidate_says_how_much_faster_than_what(alice: Client) -> No
     page = plain(page_of(alice, f"/runs/{run.pk}/c/1/"))
     assert "2.00× over torch on Test CPU ▲ faster" in page
     assert "95% interval 1.96–2.04×" in page
-    assert "1 of 1 checks passed" in page
+    assert "Integrity ✓ 1 passed" in page
     assert "perf_counter_ns around the call" in page
     assert "torch 2.13.0" in page
 

@@ -190,7 +190,7 @@ def test_an_evaluation_row_answers_over_what_and_how_sure() -> None:
     assert "2.00×" in row
     assert "over torch, 95% 1.96–2.04" in row
     assert "faster" in row
-    assert "1 of 1 integrity checks" in row
+    assert "1 integrity check:" in row
     assert "inputs equal their copies after" in row
     assert "baseline torch" in row
 

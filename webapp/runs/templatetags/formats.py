@@ -45,6 +45,7 @@ CHIPS: dict[str, tuple[str, str, str]] = {
     "crashed": ("bad", "✕", "crashed"),
     "out_of_memory": ("bad", "✕", "out of memory"),
     "harness_error": ("warn", "⚠", "harness error"),
+    "not_judged": ("idle", "○", "not judged"),
     "pending": ("run", "◐", "evaluating"),
     "faster": ("ok", "▲", "faster"),
     "slower": ("bad", "▼", "slower"),

@@ -17,8 +17,10 @@ from django.template.defaultfilters import filesizeformat
 from kernels.catalog import Case
 from runner import units
 from runner.events import RunStatus
-from runner.results import CaseResult, Evaluation, Outcome
+from runner.integrity import MEANINGS, Meaning
+from runner.results import CaseResult, CheckStatus, Evaluation, IntegrityCheck, Outcome, Timing
 from webapp.runs.models import Candidate, Run
+from webapp.runs.provenance import Fact, facts, further_details
 from webapp.runs.templatetags.formats import label
 
 register = template.Library()
@@ -27,6 +29,8 @@ AnyCase = TypeVar("AnyCase", Case, CaseResult)
 SHOWN_CHARACTERS = 700  # of a text before the rest is folded
 SHOWN_LINES = 12
 FOLDED_CHARACTERS = 32 * 1024  # of the rest, in the page; what is longer is a link away
+
+GRAVITY = (CheckStatus.failed, CheckStatus.not_judged, CheckStatus.passed)
 
 # Controls but tab and newline, direction marks, zero-width marks, line separators.
 _INVISIBLE = re.compile(
@@ -129,6 +133,8 @@ def provenance(evaluation: Evaluation | None, case: CaseResult | None = None) ->
         f"{sum(samples)} interleaved pairs" if samples else "not timed",
         f"source {evaluation.source_sha256[:12]}",
     ]
+    if case and case.timing and (words := launch(case.timing)):
+        parts.append(words)
     if case:
         rates = (
             f"{units.rate_bytes(case.bytes_per_second)}, {units.rate_flops(case.flops_per_second)}"
@@ -138,8 +144,36 @@ def provenance(evaluation: Evaluation | None, case: CaseResult | None = None) ->
 
 
 @register.filter
-def passed_checks(evaluation: Evaluation) -> int:
-    return sum(check.passed for check in evaluation.integrity)
+def check_counts(evaluation: Evaluation) -> list[tuple[CheckStatus, int]]:
+    """How many checks ended in which status, the gravest first; statuses of none are left out."""
+    ended = [check.status for check in evaluation.integrity]
+    return [(status, ended.count(status)) for status in GRAVITY if status in ended]
+
+
+@register.filter
+def gravest_first(checks: Sequence[IntegrityCheck]) -> list[IntegrityCheck]:
+    return sorted(checks, key=lambda check: GRAVITY.index(check.status))
+
+
+@register.filter
+def unmade_checks(evaluation: Evaluation) -> list[Meaning]:
+    """The checks we know that this evaluation did not make."""
+    made = {check.check for check in evaluation.integrity}
+    return [meaning for name, meaning in MEANINGS.items() if name not in made]
+
+
+@register.filter
+def launch(timing: Timing) -> str:
+    """`device 140 µs · launch 9.80 µs`; empty where launching is not told apart from the work."""
+    return units.launch(timing.median_us, timing.launch_us)
+
+
+@register.filter
+def provenance_facts(evaluation: Evaluation) -> list[Fact]:
+    return facts(evaluation)
+
+
+register.filter("further_details", further_details)
 
 
 @register.filter
