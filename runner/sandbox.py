@@ -1,7 +1,8 @@
-"""What a candidate's process may touch: its environment, its file system, its network, its limits.
+"""What untrusted code may touch: its environment, files, network, system calls and limits.
 
-Owns the bubblewrap command line and the words that describe the isolation really in force. It
-starts nothing but the probe that finds out whether bubblewrap works here.
+Owns the bubblewrap command line, the launcher that runs a compiler under limits
+(`python -m runner.sandbox SECONDS MEMORY FILE COMMAND …`) and the words that describe the isolation
+really in force. The file system is made of what is named here; of the rest nothing is in it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import importlib.util
+import itertools
 import os
 import resource
 import shutil
@@ -18,7 +21,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner import processes
+from runner import processes, seccomp
 
 ROOT = Path(__file__).resolve().parents[1]  # the checkout: runner/ and kernels/ lie in it
 ALLOWED_ENVIRONMENT = (
@@ -31,11 +34,22 @@ ALLOWED_ENVIRONMENT = (
     "NVIDIA_VISIBLE_DEVICES",
     "NVIDIA_DRIVER_CAPABILITIES",
 )
-PROBE_S = 10.0
+# Programs and libraries, what the loader and the C library look up, and what they ask of the
+# machine. Nothing under /run, /var, /srv or /home: sockets of services there can be connected to
+# through a read-only mount, and root reads every secret.
+SYSTEM = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store"),
+    *("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"),
+    *("/etc/localtime", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf"),
+    *("/sys/devices", "/sys/dev", "/sys/bus", "/sys/class", "/sys/module", "/sys/kernel/mm"),
+)
+GPU_DEVICES = "nvidia*"  # below /dev; all of /dev would give root the disks
+SCRATCH = Path("/dev/shm")  # the only folder that a candidate can write to
+SCRATCH_BYTES = 1 << 30
+PROBE_S = 20.0
 FILE_BYTES = 1 << 30
 PROCESSES = 4096
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
-SCRATCH = Path("/dev/shm")  # the only writable folder beside the work folder
 
 
 @dataclass(frozen=True)
@@ -48,69 +62,124 @@ class Isolation:
 
 @functools.cache
 def isolation() -> Isolation:
-    """Probed once a process, by running bubblewrap with the very options that candidates get."""
-    common = "own session, rlimits, scrubbed environment"
-    reason = _probe()
-    if reason is None:
-        text = "no network, own processes, read-only file system except its work folder"
-        return Isolation(True, f"bubblewrap: {text}; {common}")
+    """Probed once a process, with the very options that candidates get."""
+    with tempfile.TemporaryDirectory(prefix="warpdeck-probe-") as name:
+        folder = Path(name)
+        inside = _probe(_bubblewrap(folder, cuda=False, writable=True), folder)
+        outside = inside if inside.usable else _probe([], folder)
+    filtered = f"{len(seccomp.REFUSED)} system calls refused"
+    common = filtered if outside.filtered else "no filter on system calls"
+    common += ", own session, rlimits, scrubbed environment"
+    if inside.usable:
+        text = "compiler and kernel see no network, own processes, read-only system files alone"
+        scratch = f"write to {SCRATCH_BYTES >> 30} GiB of memory"
+        return Isolation(True, f"bubblewrap: {text}, {scratch}; {common}")
     unprotected = "no network or file-system isolation"
-    return Isolation(False, f"{common}; {unprotected} (bwrap: {reason})")
+    return Isolation(False, f"{common}; {unprotected} (bwrap: {inside.reason})")
 
 
-def _probe() -> str | None:
-    """None when bubblewrap works, else the reason that it does not."""
-    if shutil.which("bwrap") is None:
-        return "not installed"
-    with tempfile.TemporaryDirectory(prefix="warpdeck-probe-") as folder:
-        argv = [*_bubblewrap(Path(folder), cuda=False), "true"]
-        try:
-            finished = processes.run(argv, deadline_s=PROBE_S, output_bytes=2000)
-        except OSError as error:
-            return str(error)
+@dataclass(frozen=True)
+class _Probe:
+    """Whether a command ran, whether its system calls were filtered, or why it did not run."""
+
+    usable: bool
+    filtered: bool = False
+    reason: str = ""
+
+
+def _probe(wrapper: list[str], folder: Path) -> _Probe:
+    """The launcher, inside `wrapper`, shows what the kernel says of the process that it became."""
+    argv = [*wrapper, *limited(["cat", "/proc/self/status"], cpu_s=10, memory_bytes=1 << 30)]
+    if shutil.which(argv[0]) is None:
+        return _Probe(False, reason="not installed")
+    try:
+        finished = processes.run(
+            argv, deadline_s=PROBE_S, output_bytes=8000, environment=environment(folder, {})
+        )
+    except OSError as error:
+        return _Probe(False, reason=str(error))
     if finished.status == 0:
-        return None
-    return finished.output.strip() or f"ended with status {finished.status}"
+        return _Probe(True, filtered="Seccomp:\t2" in finished.output)
+    last = finished.output.strip().rpartition("\n")[2]
+    return _Probe(False, reason=last or f"ended with status {finished.status}")
 
 
-def command(argv: list[str], folder: Path, *, cuda: bool) -> list[str]:
-    """`argv` inside bubblewrap where that works; `folder` stays writable."""
-    return [*_bubblewrap(folder, cuda=cuda), *argv] if isolation().usable else argv
+def command(
+    argv: list[str], folder: Path, *, cuda: bool = False, writable: bool = False
+) -> list[str]:
+    """`argv` in bubblewrap, where that works; it sees `folder`, and writes there if `writable`."""
+    if not isolation().usable:
+        return argv
+    return [*_bubblewrap(folder, cuda=cuda, writable=writable), *argv]
 
 
-def _bubblewrap(folder: Path, *, cuda: bool) -> list[str]:
-    """Read-only view of the machine without home, temporary files, our data or network."""
-    argv = ["bwrap", "--die-with-parent", "--unshare-net", "--unshare-pid", "--unshare-ipc"]
-    argv += ["--unshare-uts", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--proc", "/proc"]
-    if cuda:
-        argv += ["--dev-bind", "/dev", "/dev", "--tmpfs", str(SCRATCH)]
-    else:
-        argv += ["--dev", "/dev", "--tmpfs", str(SCRATCH), "--remount-ro", "/dev"]
-    for path in _hidden():
-        argv += ["--tmpfs", path]
-    for path in _needed():
-        argv += ["--ro-bind", path, path]
-    argv += ["--bind", str(folder), str(folder), "--chdir", str(folder)]
-    for path in _hidden():
-        argv += ["--remount-ro", path]
+def _bubblewrap(folder: Path, *, cuda: bool, writable: bool) -> list[str]:
+    """The command becomes process 1 of its namespace: nothing inside can kill or outlive it."""
+    argv = ["bwrap", "--die-with-parent", "--as-pid-1", "--unshare-net", "--unshare-pid"]
+    argv += ["--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"]
+    mounts = _mounts()
+    for path, option in sorted(mounts.items()):  # outer folders first
+        argv += [option, str(path)] if option == "--tmpfs" else [option, str(path), str(path)]
+    argv += ["--proc", "/proc", "--dev", "/dev"]
+    for path in _gpu_devices() if cuda else []:
+        argv += ["--dev-bind", str(path), str(path)]
+    argv += [*_sized(), "--tmpfs", str(SCRATCH)]
+    argv += ["--bind" if writable else "--ro-bind", str(folder), str(folder)]
+    argv += ["--chdir", str(folder), "--setenv", "HOME", str(SCRATCH)]
+    argv += ["--setenv", "TMPDIR", str(SCRATCH)]
+    hidden = [path for path, option in mounts.items() if option == "--tmpfs"]
+    for path in [*map(Path, ("/", "/proc", "/dev", "/dev/pts")), *hidden]:
+        argv += ["--remount-ro", str(path)]  # /proc too: root may set the kernel up there
     return [*argv, "--"]
 
 
-def _hidden() -> list[str]:
-    """Folders whose content is none of a candidate's business; outer ones first."""
-    home = Path.home()
-    paths = {Path("/tmp"), Path("/var/tmp"), Path(tempfile.gettempdir()), ROOT}
-    if home != Path("/"):
-        paths.add(home)
+def _mounts() -> dict[Path, str]:
+    """What is shown read-only and, within it, what is hidden: a narrower path decides."""
+    shown = [*map(Path, SYSTEM), *_tools()]
+    needed = [Path(sys.base_prefix), Path(sys.prefix), ROOT / "runner", ROOT / "kernels"]
+    mounts = dict.fromkeys(shown, "--ro-bind")
+    mounts |= dict.fromkeys(_hidden(), "--tmpfs")
+    mounts |= dict.fromkeys(needed, "--ro-bind")
+    return {path: option for path, option in mounts.items() if path.exists() and path.name}
+
+
+def _hidden() -> set[Path]:
+    """Folders whose content is none of a candidate's business, wherever they lie."""
+    paths = {Path("/tmp"), Path("/var/tmp"), Path(tempfile.gettempdir()), ROOT, Path.home()}
     if data := os.environ.get("WARPDECK_DATA"):
         paths.add(Path(data).resolve())
-    return sorted(str(path) for path in paths if path.is_dir())
+    return {path for path in paths if path.is_dir()}
 
 
-def _needed() -> list[str]:
-    """What the interpreter reads, bound again where a hidden folder covers it."""
-    paths = [Path(sys.base_prefix), Path(sys.prefix), ROOT / "runner", ROOT / "kernels"]
-    return list(dict.fromkeys(str(path) for path in paths))
+def _tools() -> list[Path]:
+    """Compilers and libraries that were put elsewhere than under /usr."""
+    found = [
+        Path(path).resolve().parents[1] for name in ("gcc", "g++") if (path := shutil.which(name))
+    ]
+    found += map(Path, filter(os.path.isabs, os.environ.get("LD_LIBRARY_PATH", "").split(":")))
+    if cuda := os.environ.get("CUDA_HOME"):
+        found.append(Path(cuda))
+    torch = importlib.util.find_spec("torch")  # does not import it
+    if torch is not None and torch.origin is not None:
+        found.append(Path(torch.origin).parents[1])
+    return found
+
+
+@functools.cache
+def _gpu_devices() -> list[Path]:
+    """The nodes of the driver, which makes some only when asked; inside nobody can make any."""
+    tool = shutil.which("nvidia-modprobe")
+    if tool is not None and not Path("/dev/nvidia-uvm").exists():
+        with contextlib.suppress(OSError):
+            processes.run([tool, "-c", "0", "-u"], deadline_s=PROBE_S, output_bytes=2000)
+    return sorted(Path("/dev").glob(GPU_DEVICES))
+
+
+@functools.cache
+def _sized() -> list[str]:
+    """Before 0.8 bubblewrap has no option for it, and the kernel's own limit is half the memory."""
+    finished = processes.run(["bwrap", "--help"], deadline_s=PROBE_S, output_bytes=32_000)
+    return ["--size", str(SCRATCH_BYTES)] if "--size" in finished.output else []
 
 
 def environment(folder: Path, extra: dict[str, str]) -> dict[str, str]:
@@ -126,14 +195,42 @@ def environment(folder: Path, extra: dict[str, str]) -> dict[str, str]:
     }
 
 
-def limit_this_process(*, cpu_s: int, address_space_bytes: int | None) -> None:
-    """rlimits of a candidate; called in the forked child before its code is loaded."""
+def homes(scratch: Path) -> dict[str, str]:
+    """Where a candidate and its tools write, as environment: its work folder is read-only."""
+    return {
+        "HOME": str(scratch),
+        "TMPDIR": str(scratch),
+        "TRITON_CACHE_DIR": str(scratch / "triton"),
+    }
+
+
+def limited(
+    argv: list[str], *, cpu_s: int, memory_bytes: int, file_bytes: int = FILE_BYTES
+) -> list[str]:
+    """`argv` under rlimits and filter, in `environment()`; memory is that of each process."""
+    limits = [str(cpu_s), str(memory_bytes), str(file_bytes)]
+    return [sys.executable, "-S", "-P", "-m", "runner.sandbox", *limits, *argv]
+
+
+def main(arguments: list[str]) -> None:
+    """Become the command, limited."""
+    cpu_s, memory_bytes, file_bytes = map(int, arguments[:3])
+    die_with_parent()
+    limit_this_process(cpu_s=cpu_s, address_space_bytes=memory_bytes, file_bytes=file_bytes)
+    os.execvp(arguments[3], arguments[3:])
+
+
+def limit_this_process(
+    *, cpu_s: int, address_space_bytes: int | None, file_bytes: int = FILE_BYTES
+) -> None:
+    """rlimits and filter of untrusted code; called in the child before that code is loaded."""
     _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_FSIZE, FILE_BYTES)
+    _limit(resource.RLIMIT_FSIZE, file_bytes)
     _limit(resource.RLIMIT_NPROC, PROCESSES)
     _limit(resource.RLIMIT_CPU, cpu_s)
     if address_space_bytes is not None:
         _limit(resource.RLIMIT_AS, _address_space_now() + address_space_bytes)
+    seccomp.install()
 
 
 def _limit(kind: int, value: int) -> None:
@@ -162,15 +259,38 @@ def seal(sealed: bool) -> None:
 
 
 def empty(folder: Path, keep: frozenset[str] = frozenset()) -> None:
-    """Remove everything in a folder but the names to keep: words for the next candidate."""
-    for entry in os.scandir(folder):
-        if entry.name in keep:
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path, ignore_errors=True)
-        else:
-            with contextlib.suppress(OSError):
-                os.unlink(entry.path)
+    """Remove everything in a folder but the names to keep: words for the next candidate.
+
+    Folders are brought up to the top before they are removed: a tree may be deeper than any
+    recursion or path may be long, and closed to its owner. Ends when nothing more can be removed.
+    """
+    for turn in itertools.count():
+        entries = [entry for entry in os.scandir(folder) if entry.name not in keep]
+        if not sum(_remove(entry, folder, f"{turn}-{n}") for n, entry in enumerate(entries)):
+            break
+    for name in os.listxattr(folder):  # words can stand on the folder itself
+        os.removexattr(folder, name)
+    os.chmod(folder, 0o700)
+    os.utime(folder, (0, 0))
+
+
+def _remove(entry: os.DirEntry[str], folder: Path, name: str) -> bool:
+    """Whether the entry is gone; folders in it are in `folder` now, under `name` and a number."""
+    try:
+        if not entry.is_dir(follow_symlinks=False):
+            os.unlink(entry.path)
+            return True
+        os.chmod(entry.path, 0o700)
+        for number, inner in enumerate(os.scandir(entry.path)):
+            if inner.is_dir(follow_symlinks=False):
+                os.chmod(inner.path, 0o700)
+                os.rename(inner.path, folder / f"{name}-{number}")
+            else:
+                os.unlink(inner.path)
+        os.rmdir(entry.path)
+    except OSError:
+        return False
+    return True
 
 
 def adopt_orphans() -> None:
@@ -179,29 +299,49 @@ def adopt_orphans() -> None:
 
 
 def kill_descendants() -> int:
-    """Kill and reap every child of this process until there is none; returns how many there were.
+    """Kill and reap everything below this process; returns how many processes there were.
 
-    Orphans arrive here as their parents die, so the loop ends only when the whole tree is gone.
+    Orphans arrive here as their parents die, so when there is no child left the tree is gone.
     """
-    killed: set[int] = set()
-    while children := _children():
-        for pid in children:
-            killed.add(pid)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
+    killed = 0
+    while True:
+        _kill_tree()
+        try:
             os.waitpid(-1, 0)
-    return len(killed)
+            killed += 1
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                killed += 1
+        except ChildProcessError:
+            return killed
 
 
-def _children() -> list[int]:
-    """Direct children, zombies included, by a scan of /proc."""
-    mine, found = str(os.getpid()), []
+def _kill_tree() -> None:
+    """SIGKILL to all at once where this is the first process of a namespace: no fork outruns that.
+
+    Elsewhere what a look into /proc finds below us; what was born meanwhile dies in the next round.
+    """
+    if os.getpid() == 1:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)
+        return
+    parents = _parents()
+    below = {os.getpid()}
+    while born := {pid for pid, parent in parents.items() if parent in below} - below:
+        below |= born
+    for pid in below - {os.getpid()}:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _parents() -> dict[int, int]:
+    """Each process in sight and its parent, zombies included."""
+    found = {}
     for entry in os.scandir("/proc"):
-        if not entry.name.isdigit():
-            continue
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             status = Path(entry.path, "stat").read_text()
-            if status.rpartition(")")[2].split()[1] == mine:
-                found.append(int(entry.name))
+            found[int(entry.name)] = int(status.rpartition(")")[2].split()[1])
     return found
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
+import math
 import platform
 import shutil
 import threading
 from pathlib import Path
 
-from runner import processes
+from runner import processes, sandbox
 from runner.languages.compilation import CompileResult, MissingCompiler, replace_once
 from runner.spec import Limits
 
@@ -29,6 +29,9 @@ FLAGS = (
     "-std=c++20",
 )
 OUTPUT_BYTES = 32 * 1024
+# A source can make the compiler compute and write without end.
+MEMORY_BYTES = 4 << 30
+FILE_BYTES = 256 << 20
 
 
 def set_constants(source: str, constants: dict[str, int]) -> str:
@@ -42,20 +45,22 @@ def set_constants(source: str, constants: dict[str, int]) -> str:
 def compile(
     source: str, folder: Path, limits: Limits, *, cancel: threading.Event | None = None
 ) -> CompileResult:
-    """g++ under its own deadline, in a folder of this candidate alone: no lock can go stale."""
+    """g++ in the sandbox, in a folder of this candidate alone: a source can include any file."""
     compiler = _compiler()
     path, artifact = folder / f"candidate{SUFFIX}", folder / "candidate.so"
     path.write_text(source, encoding="utf-8")
-    finished = processes.run(
+    argv = sandbox.limited(
         [compiler, *FLAGS, "-fdiagnostics-color=never", path.name, "-o", artifact.name],
+        cpu_s=math.ceil(limits.compile_s),
+        memory_bytes=MEMORY_BYTES,
+        file_bytes=FILE_BYTES,
+    )
+    finished = processes.run(
+        sandbox.command(argv, folder, writable=True),
         deadline_s=limits.compile_s,
         output_bytes=OUTPUT_BYTES,
         folder=folder,
-        environment={
-            "PATH": os.environ.get("PATH", os.defpath),
-            "TMPDIR": str(folder),
-            "LC_ALL": "C",
-        },
+        environment=sandbox.environment(folder, {"LC_ALL": "C"}),
         cancel=cancel,
     )
     versions = {"g++": version(compiler), "flags": " ".join(FLAGS)}
@@ -84,5 +89,8 @@ def _compiler() -> str:
 
 
 def _first_error(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if "error" in line.lower()]
+    telling = ("error", "out of memory")
+    lines = [
+        line.strip() for line in output.splitlines() if any(w in line.lower() for w in telling)
+    ]
     return lines[0] if lines else "g++ failed and said nothing about an error"

@@ -261,12 +261,13 @@ def test_a_candidate_has_no_network() -> None:
 
 @isolated
 @pytest.mark.parametrize("folder", ["/", "/usr", str(sandbox.ROOT), str(Path.home()), "/tmp"])
-def test_a_candidate_can_write_only_its_work_folder(folder: str) -> None:
+def test_a_candidate_can_write_only_temporary_files(folder: str) -> None:
     source = f"open('{folder}/evil', 'w')\n{PYTHON}"
     evaluation = judge(source, "triton")
     assert evaluation.verdict is Verdict.crashed
     assert "Read-only file system" in evaluation.reason
-    assert judge(f"open('mine', 'w').write('x')\n{PYTHON}", "triton").verdict is Verdict.passed
+    temporary = f"import tempfile\ntempfile.TemporaryFile().write(b'x')\n{PYTHON}"
+    assert judge(temporary, "triton").verdict is Verdict.passed
 
 
 @isolated
