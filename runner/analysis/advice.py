@@ -6,8 +6,9 @@ no word: a threshold below stands for a cost that a person would act on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from kernels.catalog import Case
 from runner.analysis.findings import Finding, FindingKind, Severity, Source
 from runner.analysis.resources import GlobalAccess, KernelResources, Wave
 from runner.analysis.targets import KIB, TARGETS, WARP_SIZE
@@ -19,8 +20,8 @@ POOR_SECTORS = 2.0  # sectors per sector of useful bytes; at 2 a neighbour may s
 BUSY = 0.7  # share of the device that a whole launch keeps busy
 FEW_WAVES = 4  # beyond, a tail is a small part
 TENSOR_ROWS = 64  # rows of a tile that a warp group's matrix instruction takes
+TENSOR_INTENSITY = 50  # FLOP per byte; ordinary arithmetic of an H200 keeps up with memory to 14
 ALIGNED = 16  # Triton learns of an integer argument whether it is a multiple of this
-WARP_GROUP = 4 * WARP_SIZE  # threads
 
 
 def advise(found: KernelResources, file: str) -> list[Finding]:
@@ -42,6 +43,29 @@ def advise(found: KernelResources, file: str) -> list[Finding]:
         placed,
         key=lambda each: (order.index(each.severity), each.source.line if each.source else 0),
     )
+
+
+def advise_case(case: Case, found: Sequence[KernelResources], file: str) -> list[Finding]:
+    """What only the whole case shows: much arithmetic in 16 bits, and no tensor core in sight."""
+    intensity = case.flops / case.bytes_moved
+    if case.dtype not in ("bf16", "fp16") or intensity < TENSOR_INTENSITY or not found:
+        return []
+    if any(kernel.matrix or kernel.dots for kernel in found):
+        return []
+    busiest = max(found, key=lambda kernel: kernel.mix.get("fp32", 0) + kernel.mix.get("fp16", 0))
+    message = (
+        f"{case.name} is {intensity:.0f} FLOP per byte in {case.dtype}, and no kernel uses tensor"
+        f" cores: {busiest.kernel} computes with ordinary arithmetic"
+    )
+    finding = Finding(
+        FindingKind.no_matrix_instructions,
+        Severity.warning,
+        message,
+        _at(busiest.arithmetic_line or busiest.line),
+        "sass",
+        evidence={"flops": case.flops, "bytes": case.bytes_moved},
+    )
+    return [_placed(finding, busiest.kernel, file)]
 
 
 def _placed(finding: Finding, kernel: str, file: str) -> Finding:
@@ -153,9 +177,8 @@ def _dots(found: KernelResources) -> Iterator[Finding]:
 def _older(found: KernelResources, rows: int) -> bool:
     """sm_90 has HGMMA and sm_100 tcgen05, for tiles from 64 rows; sm_120 has neither."""
     newer = found.target in ("sm_90", "sm_100") and rows >= TENSOR_ROWS
-    warps_suffice = found.threads >= WARP_GROUP
     narrow = any(name.startswith(("HMMA", "IMMA", "QMMA")) for name in found.matrix)
-    return newer and warps_suffice and narrow and not _warp_group(found)
+    return newer and narrow and not _warp_group(found)
 
 
 def _warp_group(found: KernelResources) -> bool:

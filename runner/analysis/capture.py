@@ -50,7 +50,8 @@ DTYPES = {
 }
 ZEROED_BYTES = 1 << 20  # larger tensors come from fresh pages, which are zero until written
 DISASSEMBLE_S = 60.0
-MESSAGE_CHARACTERS = 4000
+MESSAGE_CHARACTERS = 600
+LIMIT_CHARACTERS = 120  # torch explains at length how to install CUDA
 DISASSEMBLE = ("-g", "-gp", "-ndf", "-c")  # source lines, PTX lines, no dataflow (half the time)
 
 
@@ -125,7 +126,7 @@ def _trouble(error: BaseException, stage: TroubleKind, artifact: str) -> Trouble
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame.lineno for frame in frames if frame.filename == artifact]
     line = own[-1] if own else None
-    message = f"{type(error).__name__}: {error}"[:MESSAGE_CHARACTERS]
+    message = f"{type(error).__name__}: {error}".partition("\n")[0][:MESSAGE_CHARACTERS]
     traceback.print_exception(error)
     if isinstance(error, CompilationError):
         innermost = _innermost(error)
@@ -141,16 +142,16 @@ def _trouble(error: BaseException, stage: TroubleKind, artifact: str) -> Trouble
     if isinstance(error, PTXASError) or compiling:
         return Trouble(TroubleKind.compile, message, line)
     if _is_limit(error):
-        return Trouble(TroubleKind.limit, message, line)
+        words = f"the stand-in device cannot do this: {message[:LIMIT_CHARACTERS]}"
+        return Trouble(TroubleKind.limit, words, line)
     return Trouble(stage, message, line)
 
 
 def _is_limit(error: BaseException) -> bool:
     """Whether it is our device that falls short, not the candidate."""
-    words = ("not compiled with CUDA", "NVIDIA driver", "CUDA driver", "can't allocate memory")
     if isinstance(error, standin.Unsupported | MemoryError):
         return True
-    return any(word in str(error) for word in words)
+    return any(word in str(error) for word in ("CUDA", "NVIDIA driver", "can't allocate memory"))
 
 
 def _innermost(error: CompilationError) -> CompilationError:
@@ -231,7 +232,10 @@ class Record:
         code = getattr(getattr(function, "fn", None), "__code__", None)
         if code is None or code.co_filename != self.artifact:
             return None
-        return int(code.co_firstlineno)
+        lines = Path(self.artifact).read_text().splitlines()
+        first = int(code.co_firstlineno)  # of its decorators
+        names = range(first, len(lines) + 1)
+        return next((each for each in names if lines[each - 1].lstrip().startswith("def ")), first)
 
     def keeping_log(self, make_cubin: Any) -> Any:
         """Triton prints what ptxas says of registers and spills, and forgets it."""

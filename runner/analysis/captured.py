@@ -9,6 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+LARGEST = 1 << 62
+
+
+def _between(name: str, *ascending: int) -> None:
+    """The first and the last bound all others. Raises ValueError."""
+    if not all(ascending[0] <= value <= ascending[-1] for value in ascending):
+        raise ValueError(f"{name} is out of range")
+
 
 class TroubleKind(StrEnum):
     """Why a capture ended early. `limit`: the stand-in device lacks what was asked of it."""
@@ -39,6 +47,10 @@ class Launch:
     in_thread: bool
     scalars: dict[str, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        _between("grid", 0, min(self.grid), max(self.grid), LARGEST)
+        _between("scalars", -LARGEST, *self.scalars.values(), LARGEST)
+
 
 @dataclass(frozen=True)
 class CompiledKernel:
@@ -61,6 +73,11 @@ class CompiledKernel:
     cubin: str
     sass: str
     ptxas: str
+
+    def __post_init__(self) -> None:
+        _between("num_warps", 1, self.num_warps, 64)
+        _between("num_ctas", 1, self.num_ctas, 32)
+        _between("shared", 0, self.shared, LARGEST)
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ GLOSSARY: dict[FindingKind, Meaning] = {
         "Follow the first wrong element back to the program and line that wrote it.",
     ),
     _K.register_spill: Meaning(
-        "The compiler ran out of registers and keeps values in local memory, which is DRAM.",
+        "The compiler ran out of registers and moves values to local memory and back.",
         "Use a smaller tile or more warps, or shorten how long large values stay alive.",
     ),
     _K.local_memory: Meaning(

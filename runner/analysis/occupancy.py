@@ -104,8 +104,8 @@ def _next_step(target: Target, usage: Usage, blocks: int, limits: dict[str, int]
         if room < 0:
             return ""
         steps.append(f"{_size(usage.shared_bytes - room)} of shared memory")
-    place = "another block" if blocks else "a block at all"
-    return f"{' and '.join(steps)} less would give {place} on each multiprocessor"
+    what = "would give another block on each multiprocessor" if blocks else "and it fits"
+    return f"{' and '.join(steps)} less {what}"
 
 
 def _registers_for(usage: Usage, blocks: int) -> int | None:

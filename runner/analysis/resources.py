@@ -72,7 +72,10 @@ class Wave:
 
 @dataclass(frozen=True)
 class KernelResources:
-    """Everything counted: sizes in bytes, registers of one thread, shared memory of one block."""
+    """Everything counted: sizes in bytes, registers of one thread, shared memory of one block.
+
+    `arithmetic_line` has most of the ordinary arithmetic; `sizes` are the launch's own integers.
+    """
 
     kernel: str
     line: int | None
@@ -94,6 +97,7 @@ class KernelResources:
     tma: dict[str, int]
     async_copies: int
     barriers: int
+    arithmetic_line: int | None
     mix: dict[str, int]
     code_bytes: int
     sizes: dict[str, int]
@@ -139,6 +143,7 @@ def resources(
         tma=_count(instructions, "tma"),
         async_copies=sum(_count(instructions, "async copy").values()),
         barriers=sum(each.name in ("BAR", "SYNCS") for each in instructions),
+        arithmetic_line=_busiest(instructions),
         mix=sass.mix(instructions),
         code_bytes=len(instructions) * INSTRUCTION_BYTES,
         sizes=scalars,
@@ -206,6 +211,16 @@ def _local(instructions: tuple[sass.Instruction, ...]) -> tuple[LocalAccess, ...
 
 def _count(instructions: tuple[sass.Instruction, ...], kind: str) -> dict[str, int]:
     return dict(Counter(each.opcode for each in instructions if each.kind == kind).most_common())
+
+
+def _busiest(instructions: tuple[sass.Instruction, ...]) -> int | None:
+    """The line with most ordinary arithmetic, loops first."""
+    counts = Counter(
+        (each.in_loop, each.line) for each in instructions if each.kind in ("fp32", "fp16")
+    )
+    if not counts:
+        return None
+    return max(counts, key=lambda place: (place[0], counts[place]))[1]
 
 
 def _wave(launch: Launch, kernel: CompiledKernel, fits: Occupancy, target: Target) -> Wave:

@@ -7,6 +7,7 @@ unknown, and so does what is computed from it. Needs numpy, not Triton.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from runner.analysis.levels import Level
 from runner.analysis.targets import WARP_SIZE
 
 MAX_ELEMENTS = 1 << 17  # of one tensor; larger ones stay unknown
+MAX_LINE = 20_000  # characters; longer ones are not read
 SECTOR = 32  # bytes: what global memory is fetched in
 MAX_VECTOR = 16  # bytes a thread accesses at once
 
@@ -104,7 +106,14 @@ class _Reader:
         self.number = 0
 
     def line(self, number: int, text: str) -> None:
+        """A form of an operation that is not known here leaves its result unknown."""
         self.number = number
+        if len(text) > MAX_LINE:
+            return
+        with contextlib.suppress(ValueError, IndexError, TypeError, KeyError, ArithmeticError):
+            self._line(text)
+
+    def _line(self, text: str) -> None:
         text = re.sub(r"\s*loc\((?:#loc\d*|unknown)\)\s*$", "", text)
         if encoding := _ENCODING.match(text):
             self.encodings[encoding[1]] = (encoding[3], encoding[4])
@@ -132,6 +141,7 @@ class _Reader:
             self._loop(result, rest)
             return
         if result is not None:
+            self.values[result] = None  # also when it cannot be worked out
             self.values[result] = self._evaluate(name, rest, operands)
 
     def _loop(self, result: str | None, rest: str) -> None:
@@ -157,13 +167,10 @@ class _Reader:
             return None
         if name == "tt.make_range":
             start, end = (int(_found(rf"{key} = (\d+)", rest)) for key in ("start", "end"))
-            return np.arange(start, end, dtype=np.int64)
-        if any(operand is None for operand in operands):
+            return np.arange(start, min(end, start + MAX_ELEMENTS), dtype=np.int64)
+        if any(operand is None for operand in operands) or name not in _OPERATIONS:
             return None
-        try:
-            return _OPERATIONS[name](rest, shape, operands) if name in _OPERATIONS else None
-        except (ValueError, IndexError, TypeError, ZeroDivisionError):
-            return None  # a form of the operation that is not known here
+        return _OPERATIONS[name](rest, shape, operands)
 
     def _dot(self, name: str, rest: str) -> None:
         shapes = re.findall(r"(?:tensor|memdesc)<((?:\d+x)+)(\w+)", rest.rpartition(" : ")[2])
@@ -345,7 +352,13 @@ def _constant(rest: str) -> Value:
 
 
 def _arithmetic(operate: Callable[[Any, Any], Any]) -> Callable[..., Value]:
-    return lambda rest, shape, operands: operate(operands[0], operands[1])
+    def evaluate(rest: str, shape: tuple[int, ...], operands: list[Value]) -> Value:
+        sizes = np.broadcast_shapes(*(np.shape(operand) for operand in operands))
+        if math.prod(sizes) > MAX_ELEMENTS:
+            return None
+        return operate(operands[0], operands[1])
+
+    return evaluate
 
 
 def _quotient(first: Any, second: Any) -> Any:
