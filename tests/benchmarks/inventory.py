@@ -91,9 +91,9 @@ class Growth:
         return self.last_kib - self.first_kib > GROWTH_LIMIT_KIB
 
 
-def adopt_orphans() -> None:
+def adopt_orphans(adopt: bool = True) -> None:
     """Whoever loses its parent below us comes to us, whatever it did: below us is then all."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(adopt), 0, 0, 0)
 
 
 def collect_orphans() -> None:
