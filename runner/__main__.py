@@ -1,4 +1,4 @@
-"""The command line: `python -m runner problems | evaluate | run | analyze | lint | ceilings`.
+"""The command line: `python -m runner problems | evaluate | run | analyze | simulate | …`.
 
 With `--json`, one JSON document on stdout and nothing else; progress goes to stderr. Exit status 0
 means the command worked (a failing kernel is a result), 2 that the request cannot be met, 1 that
@@ -104,6 +104,12 @@ def _parser() -> argparse.ArgumentParser:
     analyzed.add_argument(
         "--levels", metavar="FOLDER", type=Path, help="write TTIR … SASS of every kernel there"
     )
+    simulated = command(
+        "simulate", _simulate, "Run kernels in an interpreter that watches every access to memory."
+    )
+    simulated.add_argument("problem", metavar="PROBLEM")
+    simulated.add_argument("source", metavar="SOURCE", type=Path)
+    simulated.add_argument("--case", metavar="NAME", help="default: the smallest odd GPU case")
     for measured in (one, whole):
         measured.add_argument("--case-set", help="default: host, or gpu on a GPU")
     examined = command("lint", _lint, "Examine problems: what computes nothing must fail them.")
@@ -165,6 +171,25 @@ def _analyze(options: argparse.Namespace) -> int:
         _print_json(findings.document(report.analysis))
     else:
         print(console.analysis(report.analysis, source))
+    return OK
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from runner.analysis import findings, simulate  # imports numpy, which no other command needs
+
+    source = _source(options.source)
+    spec = simulate.SimulationSpec(
+        problem=options.problem,
+        source=source,
+        language=_language_of(options.source),
+        case=options.case,
+        file=options.source.name,
+    )
+    found = simulate.simulate(spec)
+    if options.json:
+        _print_json(findings.document(found))
+    else:
+        print(console.analysis(found, source))
     return OK
 
 
