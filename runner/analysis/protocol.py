@@ -25,8 +25,9 @@ from runner.analysis.protocol_events import Event
 from runner.analysis.protocol_explain import explain
 from runner.analysis.protocol_ir import Module, UnreadableIR, read_module
 from runner.analysis.protocol_search import Fault, Inexact, Search
-from runner.analysis.protocol_unroll import NotUnderstood, Undecided, unroll
+from runner.analysis.protocol_unroll import unroll
 from runner.analysis.protocol_values import Domain, World, leaves
+from runner.analysis.protocol_walk import NotUnderstood, Undecided
 
 _ASYNCHRONOUS = re.compile(
     r"ttng\.(?:init_barrier|async_tma|warp_group_dot|tc_gen5|fence_async)|ttg\.(?:warp_specialize"

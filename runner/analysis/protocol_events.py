@@ -54,6 +54,7 @@ class Buffer:
     name: str
     source: Source | None
     stages: int
+    shared: bool = True  # tensor memory otherwise
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,7 @@ class Process:
     """A partition in one world: all that it does, in order."""
 
     name: str
+    warps: int = 0  # 0: as many as the kernel
     events: list[Event] = field(default_factory=list)
 
     def add(self, event: Event, process: int) -> None:

@@ -376,7 +376,7 @@ class _Reader:
                 FindingKind.phase_overtaken,
                 stale,
                 f"the wait for parity {stale.parity} of {_bar(stale)} passes on the phase that the"
-                f" wait before it has seen already, and nobody awaits the copy of line {event.line}",
+                f" wait before it has seen already; nobody awaits the copy of line {event.line}",
             )
         return Blame(
             FindingKind.barrier_lifetime,

@@ -24,7 +24,7 @@ _LOC = re.compile(rf"\s*\bloc\(({_INLINE_LOC})\)")
 _LOC_ALIAS = re.compile(r"^#(loc\d*) = loc\((.*)\)$")
 _RESULTS = re.compile(r"^(%[\w$.-]+(?::\d+)?(?:, %[\w$.-]+(?::\d+)?)*) = ")
 _NAME = re.compile(r'^"?([a-z_]\w*\.[\w.]+)"?')
-_VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
+VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
 _BLOCK = re.compile(r"^\^(bb\d+)(?:\((.*)\))?:")
 _ARGUMENT = re.compile(r"(%[\w$.-]+): ")
 _REGION_OF_LAST = re.compile(r"^(default|partition\d+)(?:\(.*\))?.*\{$")
@@ -43,8 +43,11 @@ class Block:
 
 @dataclass
 class Region:
+    """`warps` of a partition; 0 where the region says nothing of them."""
+
     label: str
     blocks: list[Block]
+    warps: int = 0
 
     def ops(self) -> Iterator[Op]:
         """Every operation inside, outermost first."""
@@ -236,7 +239,8 @@ class _Reader:
         label = found[1] if found else "body"
         self.open.append((op, self.current))
         self.current = Block("entry", _region_arguments(op, line))
-        op.regions.append(Region(label, [self.current]))
+        warps = re.search(r"num_warps\((\d+)\)", line)
+        op.regions.append(Region(label, [self.current], int(warps[1]) if warps else 0))
 
     def _close(self, line: str, loc: str) -> None:
         if not self.open:
@@ -273,7 +277,7 @@ def _op(line: str, loc: str) -> Op:
         return Op(line.split("(")[0].split(" ")[0], tuple(results), line, "", (), loc=loc)
     rest = line[named.end() :]
     body, types = _split_types(rest)
-    return Op(named[1], tuple(results), body, types, tuple(_VALUE.findall(body)), loc=loc)
+    return Op(named[1], tuple(results), body, types, tuple(VALUE.findall(body)), loc=loc)
 
 
 def _split_types(rest: str) -> tuple[str, str]:

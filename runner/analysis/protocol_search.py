@@ -147,6 +147,7 @@ class Search:
             for event in self.events
             if event.kind in ASYNC_PROXY
             for view in event.reads
+            if view.buffer.shared
         }
         self.private = [self._is_private(event) for event in self.events]
 
@@ -303,25 +304,27 @@ class Search:
             if self.private[number]:
                 yield number, False
                 return
-        used = {self.barrier_of[number] for number in nexts}
-        for number in state.busy:
-            if self.barrier_of[number] in used and self._may_complete(number, state):
-                yield number, True
+        for number in self._due(state, nexts):
+            yield number, True
         for number in nexts:
             if self._enabled(state, self.events[number], self.barrier_of[number]):
                 yield number, False
 
-    def _may_complete(self, number: int, state: State) -> bool:
-        """Commits of one partition complete in the order in which they were made."""
-        event = self.events[number]
-        if event.kind is not Kind.tc_commit:
-            return event.kind in COMPLETES
-        return not any(
-            other < number
-            and self.events[other].kind is Kind.tc_commit
-            and self.events[other].process == event.process
-            for other in state.busy
-        )
+    def _due(self, state: State, nexts: list[int]) -> list[int]:
+        """What may complete now: it runs, and somebody is about to use the barrier it signals.
+
+        Commits of one partition complete in the order in which they were made, so that one which
+        is due makes the earlier ones due, and only the first of them may go.
+        """
+        used = {self.barrier_of[number] for number in nexts}
+        running = [n for n in sorted(state.busy) if self.events[n].kind in COMPLETES]
+        due = [n for n in running if self.barrier_of[n] in used]
+        commits = [n for n in running if self.events[n].kind is Kind.tc_commit]
+        for number in [n for n in due if n in commits]:
+            process = self.events[number].process
+            first = next(n for n in commits if self.events[n].process == process)
+            due = [first if n == number else n for n in due]
+        return list(dict.fromkeys(due))
 
     def _enabled(self, state: State, event: Event, barrier: int) -> bool:
         if event.kind is Kind.wait:
@@ -413,7 +416,8 @@ class Search:
     def _check_fence(self, state: State, event: Event) -> None:
         for number in state.unfenced:
             other = self.events[number]
-            if any(w.overlaps(r) for w in other.writes for r in event.reads):
+            shared = (view for view in event.reads if view.buffer.shared)
+            if any(w.overlaps(r) for r in shared for w in other.writes):
                 key = (other.line, event.line)
                 if key not in self.missing_fences:
                     found = _Found(Fault.no_fence, event, other)

@@ -58,7 +58,8 @@ def compiled(source: GluonASTSource, capability: int) -> str:
 
 def _load(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location(f"protocol_corpus_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
