@@ -109,7 +109,10 @@ class Barrier:
 
 @dataclass(eq=False)
 class Event:
-    """One step. `amount` is a count of arrivals, bytes, or how many may stay outstanding."""
+    """One step. `amount` is a count of arrivals, bytes, or how many may stay outstanding.
+
+    `counted` false: arrivals that first raise the count by as many, as cp.async can.
+    """
 
     kind: Kind
     source: Source | None
@@ -118,6 +121,7 @@ class Event:
     writes: tuple[View, ...] = ()
     amount: int = 0
     parity: int = 0
+    counted: bool = True
     children: tuple[int, ...] = ()
     process: int = 0
     index: int = 0

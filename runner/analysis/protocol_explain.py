@@ -74,9 +74,10 @@ class _Reader:
     def _conflict(self, event: Event, other: Event) -> Blame:
         if found := self._wrong_bytes(event) or self._wrong_bytes(other):
             return found
-        if event.writes and other.writes:
+        if _overlap(event.writes, other.writes):
             return self._two_writers(event, other)
-        writer, reader = (event, other) if event.writes else (other, event)
+        written = _overlap(event.writes, other.reads)
+        writer, reader = (event, other) if written else (other, event)
         if event is writer and reader.kind not in (Kind.read, Kind.write):
             return self._overwritten(writer, reader)
         return self._read_too_early(reader, writer)
@@ -198,7 +199,7 @@ class _Reader:
             if step.event is wait:
                 return False
             done = step.completes or step.event.kind is Kind.write
-            if done and any(w.overlaps(r) for w in step.event.writes for r in reader.reads):
+            if done and _overlap(step.event.writes, reader.reads):
                 return True
         return False
 
@@ -218,15 +219,14 @@ class _Reader:
             if event.process == reader.process and _touch(event, reader) and event.reads:
                 return False
             filled = step.completes or event.kind is Kind.write
-            if filled and any(w.overlaps(r) for w in event.writes for r in reader.reads):
+            if filled and _overlap(event.writes, reader.reads):
                 return True
         return False
 
     def _guards(self, wait: Event, reader: Event) -> bool:
         """Whether the barrier waited on is one that a writer of the reader's slot signals."""
         return any(
-            any(w.overlaps(r) for w in event.writes for r in reader.reads)
-            and wait.barrier in self._signals(event)
+            _overlap(event.writes, reader.reads) and wait.barrier in self._signals(event)
             for event in self.program.events()
         )
 
@@ -479,7 +479,7 @@ def _tally(program: Program, barrier: Barrier) -> _Tally:
     copies = [event for event in events if event.kind is Kind.tma_load]
     return _Tally(
         next((event for event in events if event.kind is Kind.init), None),
-        sum(contribution(event)[0] for event in arriving),
+        sum(contribution(event)[0] for event in arriving if event.counted),
         max(sites.values(), default=1),
         sum(event.amount for event in expects),
         sum(event.amount for event in copies),
@@ -489,8 +489,12 @@ def _tally(program: Program, barrier: Barrier) -> _Tally:
     )
 
 
+def _overlap(some: tuple[View, ...], others: tuple[View, ...]) -> bool:
+    return any(a.overlaps(b) for a in some for b in others)
+
+
 def _touch(one: Event, two: Event) -> bool:
-    return any(a.overlaps(b) for a in one.accesses for b in two.accesses)
+    return _overlap(one.accesses, two.accesses)
 
 
 def _shared(one: Event, two: Event) -> str:

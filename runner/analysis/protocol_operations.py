@@ -269,9 +269,12 @@ def _cp_wait(walk: Walk, op: Op) -> None:
 
 
 def _cp_arrive(walk: Walk, op: Op) -> None:
-    """With `noIncrement` every thread arrives; without it the count stays what it was."""
+    """Every thread arrives; without `noIncrement` each raises the count by one beforehand."""
     warps = walk.program.processes[walk.process].warps or walk.module.num_warps
-    _barrier(walk, op, Kind.cp_arrive, 32 * warps if op.has_flag("noIncrement") else 0)
+    barrier = walk.barrier(op.operands[0], op)
+    counted = op.has_flag("noIncrement")
+    source = walk.source(op)
+    walk.emit(Event(Kind.cp_arrive, source, barrier, amount=32 * warps, counted=counted))
 
 
 # Matrix products

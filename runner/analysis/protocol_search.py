@@ -386,8 +386,10 @@ class Search:
         if event.kind is Kind.inval:
             self._check_unused(state, event)
             return None
-        if event.kind is Kind.wait or (event.kind is Kind.cp_arrive and not completes):
+        if event.kind is Kind.wait:
             return old
+        if event.kind is Kind.cp_arrive and not completes:
+            return old if event.counted else old._replace(pending=old.pending + event.amount)
         arrivals, size = contribution(event)
         if old.pending < arrivals:
             raise _Found(Fault.over_arrival, event)

@@ -1,8 +1,8 @@
-"""Compiles a kernel of this corpus for sm_90 with no GPU, as far as TTGIR.
+"""Compiles a kernel of this corpus with no GPU, as far as TTGIR.
 
 A file of the corpus holds a Gluon function `kernel`, its helpers, and ARGUMENTS: for each parameter
-a type, a (dtype, block) pair for a tensor descriptor, or the value of a compile-time constant. Its
-first line is `# clean` or `# <kind of finding> at line <line>`.
+a type, a (dtype, block) pair for a tensor descriptor, or the value of a compile-time constant;
+CAPABILITY where it is not sm_90. Its first line is `# clean` or `# <kind of finding> at line <n>`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def ttgir(path: Path) -> str:
         for position, text in enumerate(types.values())
         if text.startswith("*")
     }
-    return compiled(GluonASTSource(module.kernel, types, constants, divisible), 90)
+    source = GluonASTSource(module.kernel, types, constants, divisible)
+    return compiled(source, getattr(module, "CAPABILITY", 90))
 
 
 def compiled(source: GluonASTSource, capability: int) -> str:
