@@ -48,16 +48,16 @@ OUT_OF_BOUNDS = (
 )
 EXIT = "import os\n\nos._exit(0)\n" + DOUBLE
 MEMORY = "hoard = []\n\n\ndef run(x):\n    while True:\n        hoard.append(bytearray(64 << 20))\n"
-KILLS_ITS_PARENT = """import os
+KILLS_ITS_PARENT = (
+    """import os
 import signal
 import time
 
-
-def run(x):
-    os.kill(os.getppid(), signal.SIGKILL)
-    time.sleep(1)
-    return x * 2
+os.kill(os.getppid(), signal.SIGKILL)
+time.sleep(1)
 """
+    + DOUBLE
+)
 LEFT_OVERS = (
     """import os
 import time
@@ -73,12 +73,14 @@ for _ in range(8):
     + DOUBLE
 )
 LITTER = (
-    """import tempfile
+    """import contextlib
+import tempfile
 
-for folder in (".", None, "/dev/shm"):
-    for _ in range(8):
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-            file.write(bytes(4 << 20))
+for folder in (".", None, "/dev/shm", "/tmp", "/var/tmp"):
+    with contextlib.suppress(OSError):
+        for _ in range(16):
+            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+                file.write(bytes(8 << 20))
 """
     + DOUBLE
 )
@@ -137,12 +139,12 @@ def run(x):
 TIMEOUT, CRASHED = frozenset({Verdict.timeout}), frozenset({Verdict.crashed})
 OUT_OF_MEMORY = frozenset({Verdict.out_of_memory})
 BOMB = frozenset({Verdict.timeout, Verdict.crashed, Verdict.tampered})
-TAMPERED = frozenset({Verdict.tampered})
+KILLED = TIMED | {Verdict.tampered}  # in bubblewrap the kill does not arrive
 ANYWHERE = (
     Hostile("exit in import", EXIT, CRASHED),
     Hostile("left-over processes", LEFT_OVERS, TIMED, fails="process_tree_clean"),
     Hostile("litter", LITTER, TIMED),
-    Hostile("kill of its parent", KILLS_ITS_PARENT, TAMPERED),
+    Hostile("kill of its parent", KILLS_ITS_PARENT, KILLED),
 )
 FLOOD = Hostile("300 MB of output", OUTPUT, TIMED, fails="output_capped")
 HOST = (
