@@ -140,7 +140,14 @@ def _mounts() -> dict[Path, str]:
     mounts = dict.fromkeys(shown, "--ro-bind")
     mounts |= dict.fromkeys(_hidden(), "--tmpfs")
     mounts |= dict.fromkeys(needed, "--ro-bind")
-    return {path: option for path, option in mounts.items() if path.exists() and path.name}
+    mounts = {path: option for path, option in mounts.items() if path.exists() and path.name}
+    return {path: option for path, option in mounts.items() if not _covered(path, mounts)}
+
+
+def _covered(path: Path, mounts: dict[Path, str]) -> bool:
+    """Shown already, since the nearest folder around it is: a symbolic link is no mount point."""
+    around = next((parent for parent in path.parents if parent in mounts), None)
+    return around is not None and mounts[path] == mounts[around] == "--ro-bind"
 
 
 def _hidden() -> set[Path]:

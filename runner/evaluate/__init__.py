@@ -164,7 +164,9 @@ def _measured(request: Request, compiled: CompileResult) -> Evaluation:
         if died.role != "candidate":
             raise
         reason = "twice it took down the process that had started it"
-        return request.result(Verdict.tampered, reason, compile_output=compiled.output)
+        return request.result(
+            Verdict.tampered, reason, output=died.words, compile_output=compiled.output
+        )
 
 
 def _compile(request: Request, folder: Path) -> CompileResult:

@@ -40,6 +40,7 @@ class ZygoteDied(RuntimeError):
     def __init__(self, role: str, words: str) -> None:
         super().__init__(f"the {role}'s zygote: {words}")
         self.role = role
+        self.words = words
 
 
 class DeadlinePassed(Exception):
@@ -146,10 +147,16 @@ class Zygote:
         self.ready = True
 
     def _stillborn(self) -> ZygoteDied:
-        words = exit_words(self.process.poll())
-        log = (self.folder.path / LOG).read_text(errors="replace")[-2000:].strip()
+        words = self.last_words()
         self.stop()
-        return ZygoteDied(self.kind.role, f"it did not start ({words}): {log}")
+        return ZygoteDied(self.kind.role, f"it did not start ({words})")
+
+    def last_words(self) -> str:
+        """How it ended, and the end of what it said; it is given a moment to end."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=1)
+        log = (self.folder.path / LOG).read_text(errors="replace")[-2000:].strip()
+        return f"{exit_words(self.process.poll())}{': ' if log else ''}{log}"
 
     @property
     def usable(self) -> bool:
@@ -240,7 +247,8 @@ class Child:
 
     def _hear_zygote(self) -> None:
         if not self.zygote.control.fill():
-            raise ZygoteDied(self.zygote.kind.role, "it ended while its child ran")
+            words = f"it ended while its child ran ({self.zygote.last_words()})"
+            raise ZygoteDied(self.zygote.kind.role, words)
         message = self.zygote.control.take()
         if message is not None:
             if not isinstance(message.get("exited"), int):

@@ -166,7 +166,7 @@ class Session:
         self.versions = hello["versions"]
         self._answer(self.children.baseline, opening)
         with self._blamed("while starting"):
-            self.children.candidate.answer(starting, self.watch)
+            self._succeeded(self.children.candidate.answer(starting, self.watch), "while starting")
         opponents = self._ours(self.children.baseline, {"do": "load", **ours}).message
         self.baselines, self.flush_ns = opponents["baselines"], opponents["flush_ns"]
         if self.ceilings is not None:
@@ -441,7 +441,8 @@ class Session:
 
     def _baseline(self, name: str, number: int, *, dirty: bool = False) -> Reply:
         message = {"do": "run", "name": name, "set": number, "dirty": dirty}
-        return self._ours(self.children.baseline, message)
+        question = self.children.baseline.post(message, self._patience())
+        return self._answer(self.children.baseline, question, refusable=True)
 
     def _fastest_baseline(self, layout: Layout) -> str:
         """Warm every baseline up and take the fastest: the strongest opponent, by name."""
@@ -521,7 +522,7 @@ class Session:
     def _ours(self, child: Child, message: Message, descriptors: Sequence[int] = ()) -> Reply:
         return self._answer(child, child.post(message, self._patience(), descriptors))
 
-    def _answer(self, child: Child, question: Question) -> Reply:
+    def _answer(self, child: Child, question: Question, *, refusable: bool = False) -> Reply:
         """What a process of ours says. Its time is not charged to the candidate's deadline."""
         role = child.zygote.kind.role
         try:
@@ -532,6 +533,8 @@ class Session:
             output = child.drain.text.strip()[-2000:]
             raise RuntimeError(f"the {role} was {ended}: {output}") from None
         self.watch.deadline += reply.elapsed_ns / 1e9
+        if reply.message.get("failed") and not refusable:
+            raise RuntimeError(f"the {role} failed: {reply.message['text']}")
         return reply
 
     def _candidate(self, message: Message, occasion: str, descriptors: Sequence[int] = ()) -> Reply:
