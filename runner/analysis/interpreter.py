@@ -7,6 +7,7 @@ judges no access.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,7 +25,7 @@ from runner.analysis.interpreter_values import (
     not_a_number,
     numbers,
 )
-from runner.analysis.memory import Memory
+from runner.analysis.memory import Element, Memory
 
 ir = original._ir
 ORDERING = {
@@ -255,9 +256,8 @@ class Builder(original.InterpreterBuilder):
         self, ptrs: TensorHandle, mask: Array | None, other: TensorHandle | None, volatile: bool
     ) -> TensorHandle:
         dtype = ptrs.get_element_ty()
-        storage = _get_np_dtype(dtype)
         fill = None if other is None else other.data
-        loaded = self.memory.load(ptrs.data, mask, storage, fill, not_a_number(dtype), volatile)
+        loaded = self.memory.load(ptrs.data, mask, element_of(dtype), fill, volatile)
         return TensorHandle(loaded, dtype)
 
     def create_store(self, ptr: TensorHandle, val: TensorHandle, _0: Any, _1: Any) -> None:
@@ -274,8 +274,9 @@ class Builder(original.InterpreterBuilder):
         self._store(ptrs, value, mask.data)
 
     def _store(self, ptrs: TensorHandle, value: TensorHandle, mask: Array | None) -> None:
-        storage = _get_np_dtype(ptrs.get_element_ty())
-        self.memory.store(ptrs.data, value.data.astype(storage, copy=False), mask)
+        element = element_of(ptrs.get_element_ty())
+        values = value.data.astype(element.storage, copy=False)
+        self.memory.store(ptrs.data, values, mask, element)
 
     def create_atomic_cas(
         self, ptr: TensorHandle, cmp: TensorHandle, val: TensorHandle, sem: Any, scope: Any
@@ -288,7 +289,7 @@ class Builder(original.InterpreterBuilder):
             new, hoped = _lanes(wanted, ptr.data, lanes), _lanes(expected, ptr.data, lanes)
             return np.where(old == hoped, new, old)
 
-        old = self.memory.atomic(ptr.data, None, storage, swap, *ORDERING[sem])
+        old = self.memory.atomic(ptr.data, None, element_of(dtype), swap, *ORDERING[sem])
         return TensorHandle(old, dtype)
 
     def create_atomic_rmw(
@@ -311,7 +312,7 @@ class Builder(original.InterpreterBuilder):
             with np.errstate(all="ignore"):
                 return handle_of(update(numbers(before), numbers(new)), dtype).data
 
-        old = self.memory.atomic(ptr.data, mask.data, storage, apply, *ORDERING[sem])
+        old = self.memory.atomic(ptr.data, mask.data, element_of(dtype), apply, *ORDERING[sem])
         return TensorHandle(old, dtype)
 
     # block pointers and descriptors
@@ -376,6 +377,13 @@ class Builder(original.InterpreterBuilder):
     ) -> None:
         addresses, mask = _rows(desc, x_offsets.data, y_offset.data)
         self._store(TensorHandle(addresses, desc.base.dtype.scalar), value, mask)
+
+
+@functools.cache
+def element_of(dtype: Any) -> Element:
+    """How memory sees a Triton dtype."""
+    poison = not_a_number(dtype)
+    return Element(poison.dtype, poison, lambda bits: numbers(TensorHandle(bits, dtype)))
 
 
 def _result(values: Array, dtype: Any) -> TensorHandle:

@@ -54,6 +54,18 @@ class Sighting:
 
 
 @dataclass(frozen=True)
+class Element:
+    """What is accessed: its storage, bits that no honest value has, and bits as numbers."""
+
+    storage: Any
+    poison: Any
+    numbers: Callable[[Array], Array]
+
+    def words(self, bits: Any) -> str:
+        return f"{self.numbers(np.atleast_1d(np.asarray(bits, dtype=self.storage)))[0]:.6g}"
+
+
+@dataclass(frozen=True)
 class Part:
     """Lanes of one access that lie in one allocation; `lanes` None means all of them."""
 
@@ -124,7 +136,7 @@ class Memory:
         """The made-up address of a kernel's argument."""
         known = self.allocation(tensor)
         if name and name not in known.names:
-            known.names = [name] if known.names[0].startswith("tensor ") else [*known.names, name]
+            known.names.append(name)
             known.view = View(tensor)
         return known.base + tensor.storage_offset() * tensor.element_size()
 
@@ -134,8 +146,8 @@ class Memory:
         self.kernel, self.launch = kernel, self.launch + 1
         self.order, self.first = Order(programs), self.accesses.count
         self.indices = [()] * programs
-        for number, allocation in enumerate(self.windows.values(), 1):
-            allocation.names = [allocation.input or f"tensor {number}"]
+        for allocation in self.windows.values():
+            allocation.names = []
 
     def begin_program(self, number: int, index: tuple[int, ...]) -> None:
         self.order.begin(number)
@@ -148,41 +160,40 @@ class Memory:
         self,
         addresses: Array,
         mask: Array | None,
-        storage: Any,
+        element: Element,
         fill: Array | None,
-        poison: Any,
         volatile: bool,
     ) -> Array:
-        """The values at some addresses; `fill` where the mask is off, `poison` where it must not
-        be read.
-        """
-        line = self.line()
+        """The values at some addresses; `fill` where the mask is off, poison where nothing is."""
+        line, storage = self.line(), element.storage
         lanes = _active(mask)
-        result = self._background(addresses, lanes, storage, fill, poison, line)
+        result = self._background(addresses, lanes, element, fill, line)
         access = self._access(line, volatile)
         for part in self._parts(addresses, lanes, storage.itemsize, "read", line):
             self._check_aligned(part, storage, line)
-            self._check_read(part, storage, access, line, volatile)
+            self._check_read(part, element, access, line, volatile)
             values = part.allocation.read(part.offsets, storage)
             result[_chosen(lanes, part.lanes)] = values
         if volatile:
             self._count_spin(line, addresses, result)
         return result.reshape(addresses.shape)
 
-    def store(self, addresses: Array, values: Array, mask: Array | None) -> None:
+    def store(self, addresses: Array, values: Array, mask: Array | None, element: Element) -> None:
+        """Write values, in the element's storage, where the mask is on."""
         line = self.line()
         lanes = _active(mask)
         flat = np.broadcast_to(values, addresses.shape).reshape(-1)
         access = self._access(line, False)
-        for part in self._parts(addresses, lanes, values.dtype.itemsize, "write", line, flat):
+        stray = (flat, element)
+        for part in self._parts(addresses, lanes, values.dtype.itemsize, "write", line, stray):
             self._check_aligned(part, values.dtype, line)
-            self._write(part, part.of(flat[_chosen(lanes, None)]), access, line)
+            self._write(part, part.of(flat[_chosen(lanes, None)]), element, access, line)
 
     def atomic(
         self,
         addresses: Array,
         mask: Array | None,
-        storage: Any,
+        element: Element,
         update: Callable[[Array, Array], Array],
         acquires: bool,
         releases: bool,
@@ -191,20 +202,21 @@ class Memory:
 
         `update(old, lanes)` gives the new values of some lanes. Returns the old ones.
         """
-        line = self.line()
+        line, storage = self.line(), element.storage
         lanes = _active(None if mask is None else np.broadcast_to(mask, addresses.shape))
         result = np.zeros(addresses.size, dtype=storage)
         for part in self._parts(addresses, lanes, storage.itemsize, "write", line):
             self._check_aligned(part, storage, line)
             self._synchronise(part, acquires, releases)
             access = self._access(line, True)
-            self._check_read(part, storage, access, line, True)
+            self._check_read(part, element, access, line, True)
             chosen = _numbers(lanes, part.lanes, addresses.size)
             for turn in _turns(part.offsets):
                 old = part.allocation.read(part.offsets[turn], storage)
                 result[chosen[turn]] = old
                 new = update(old, chosen[turn])
-                self._write(Part(part.allocation, part.offsets[turn], None), new, access, line)
+                now = Part(part.allocation, part.offsets[turn], None)
+                self._write(now, new, element, access, line)
         self._count_spin(line, addresses, result)
         return result.reshape(addresses.shape)
 
@@ -229,16 +241,17 @@ class Memory:
         return self.accesses.add(order.program, order.epoch, line, atomic)
 
     def _background(
-        self, addresses: Array, lanes: Array | None, storage: Any, fill: Any, poison: Any, line: int
+        self, addresses: Array, lanes: Array | None, element: Element, fill: Any, line: int
     ) -> Array:
         """What a load gives where it does not read: `other`, or what happens to be there."""
+        storage = element.storage
         if fill is not None:
             return np.broadcast_to(fill, addresses.shape).reshape(-1).astype(storage)
         if lanes is not None and len(lanes) < addresses.size:
             self.undefined_lines.add(line)
             if self.undefined is not None and line not in self.undefined:
                 return np.zeros(addresses.size, dtype=storage)
-        return np.full(addresses.size, poison, dtype=storage)
+        return np.full(addresses.size, element.poison, dtype=storage)
 
     def _parts(
         self,
@@ -247,7 +260,7 @@ class Memory:
         width: int,
         how: str,
         line: int,
-        values: Array | None = None,
+        stray: tuple[Array, Element] | None = None,
     ) -> Iterator[Part]:
         """Where the active lanes lie; those that lie nowhere are reported and left out."""
         active = addresses.reshape(-1).astype(np.uint64, copy=False)
@@ -271,7 +284,7 @@ class Memory:
             offsets = (active[chosen] - np.uint64(known.base)).view(np.int64)
             inside = (offsets >= 0) & (offsets <= known.nbytes - width)
             if not inside.all():
-                self._see_outside(known, offsets, inside, how, line, chosen, lanes, values)
+                self._see_outside(known, offsets, inside, how, line, _chosen(lanes, chosen), stray)
             if inside.any():
                 yield Part(known, offsets[inside], chosen[inside])
 
@@ -297,27 +310,26 @@ class Memory:
         inside: Array,
         how: str,
         line: int,
-        chosen: Array,
-        lanes: Array | None,
-        values: Array | None,
+        lanes: Array,
+        stray: tuple[Array, Element] | None,
     ) -> None:
-        worst = int(np.flatnonzero(~inside)[0])
-        value = ""
-        if values is not None:
-            lane = chosen[worst] if lanes is None else lanes[chosen[worst]]
-            value = str(values[lane])
-        count = int((~inside).sum())
-        self._see(f"out_of_bounds_{how}", known, int(offsets[worst]), line, count, value=value)
+        outside = np.flatnonzero(~inside)
+        worst = int(outside[0])
+        value = "" if stray is None else stray[1].words(stray[0][lanes[worst]])
+        kind = f"out_of_bounds_{how}"
+        self._see(kind, known, int(offsets[worst]), line, outside.size, value=value)
 
     def _check_aligned(self, part: Part, storage: Any, line: int) -> None:
         if not part.allocation.aligned(part.offsets, storage):
             stray = np.flatnonzero(part.offsets % storage.itemsize)
             self._see("misaligned", part.allocation, int(part.offsets[stray[0]]), line, stray.size)
 
-    def _check_read(self, part: Part, storage: Any, access: int, line: int, atomic: bool) -> None:
+    def _check_read(
+        self, part: Part, element: Element, access: int, line: int, atomic: bool
+    ) -> None:
         """Was it written, and by nobody who runs at the same time; then remember the reader."""
         known = part.allocation
-        places = known.granules(part.offsets, storage.itemsize)
+        places = known.granules(part.offsets, element.storage.itemsize)
         writers = known.writer[places]
         if not writers.all():
             lanes = np.flatnonzero(_any_part(writers == UNWRITTEN))
@@ -326,7 +338,7 @@ class Memory:
             conflict = self._conflicts(writers)
             if atomic:
                 conflict &= ~self.accesses.atomic(writers)
-            self._see_conflict("read_write_race", part, conflict, writers, line, storage)
+            self._see_conflict("read_write_race", part, conflict, writers, line, element)
         readers = known.reader[places]
         if readers.max() >= self.first:
             others = (readers >= self.first) & (
@@ -337,7 +349,7 @@ class Memory:
             known.many[places] = False
         known.reader[places] = access
 
-    def _write(self, part: Part, values: Array, access: int, line: int) -> None:
+    def _write(self, part: Part, values: Array, element: Element, access: int, line: int) -> None:
         """Write, unless another program runs into it: report that, and write all the same."""
         known, storage = part.allocation, values.dtype
         places = known.granules(part.offsets, storage.itemsize)
@@ -345,7 +357,7 @@ class Memory:
         before = known.read(part.offsets, storage)
         changed = _bits(before) != _bits(values)
         if max(writers.max(), readers.max()) >= self.first:
-            self._check_write(part, places, writers, readers, changed, access, line, values)
+            self._check_write(part, places, changed, element, access, line, values)
         if known.input and changed.any():
             lanes = np.flatnonzero(changed)
             self._see(
@@ -354,12 +366,12 @@ class Memory:
                 int(part.offsets[lanes[0]]),
                 line,
                 lanes.size,
-                value=str(values[lanes[0]]),
+                value=element.words(values[lanes[0]]),
             )
         known.write(part.offsets, values)
         lost = _bits(known.read(part.offsets, storage)) != _bits(values)
         if lost.any():
-            self._see_lost(part, lost, values, line)
+            self._see_lost(part, lost, values, element, line)
         known.writer[places] = access
         known.stored_at = line
 
@@ -367,26 +379,26 @@ class Memory:
         self,
         part: Part,
         places: Array,
-        writers: Array,
-        readers: Array,
         changed: Array,
+        element: Element,
         access: int,
         line: int,
         values: Array,
     ) -> None:
+        writers, readers = part.allocation.writer[places], part.allocation.reader[places]
         changed = _like(changed, places)
         atomic = bool(self.accesses.atomic(np.array([access]))[0])
         conflict = self._conflicts(writers)
         theirs = self.accesses.atomic(writers)
         self.duplicates += int((conflict & ~changed & ~theirs & (not atomic)).sum())
         conflict &= ~(theirs & atomic) & (changed | theirs | atomic)
-        self._see_conflict("write_race", part, conflict, writers, line, values.dtype, values)
+        self._see_conflict("write_race", part, conflict, writers, line, element, values)
         conflict = self._conflicts(readers)
         many = part.allocation.many[places] & (readers >= self.first)
         if many.any() and not self.order.knows_everyone():
             conflict |= many
         conflict &= changed & ~(self.accesses.atomic(readers) & atomic)
-        self._see_conflict("read_write_race", part, conflict, readers, line, values.dtype, values)
+        self._see_conflict("read_write_race", part, conflict, readers, line, element, values)
 
     def _conflicts(self, accesses: Array) -> Array:
         """Which of these accesses belong to programs that run at the same time as this one."""
@@ -418,7 +430,7 @@ class Memory:
         conflict: Array,
         others: Array,
         line: int,
-        storage: Any,
+        element: Element,
         values: Array | None = None,
     ) -> None:
         if not conflict.any():
@@ -426,7 +438,7 @@ class Memory:
         lanes = np.flatnonzero(_any_part(conflict))
         lane = int(lanes[0])
         other = int(others[lane][conflict[lane]][0] if others.ndim > 1 else others[lane])
-        value = part.allocation.read(part.offsets[lane : lane + 1], storage)[0]
+        value = part.allocation.read(part.offsets[lane : lane + 1], element.storage)[0]
         if values is not None:
             value = np.broadcast_to(values, part.offsets.shape)[lane]
         self._see(
@@ -435,14 +447,16 @@ class Memory:
             int(part.offsets[lane]),
             line,
             lanes.size,
-            value=str(value),
+            value=element.words(value),
             other=other,
         )
 
-    def _see_lost(self, part: Part, lost: Array, values: Array, line: int) -> None:
+    def _see_lost(
+        self, part: Part, lost: Array, values: Array, element: Element, line: int
+    ) -> None:
         """Two lanes of one store wrote different values to one address."""
         lane = int(np.flatnonzero(lost)[0])
-        offset, value = int(part.offsets[lane]), str(values[lane])
+        offset, value = int(part.offsets[lane]), element.words(values[lane])
         self._see("lane_race", part.allocation, offset, line, int(lost.sum()), value=value)
 
     def _see(

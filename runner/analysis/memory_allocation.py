@@ -51,7 +51,8 @@ class Allocation:
         self.nbytes = storage.nbytes()
         self.real = storage.data_ptr()
         self.base = TAG + (number << WINDOW_BITS) + (1 << (WINDOW_BITS - 1))
-        self.view, self.names = view, [f"tensor {number}"]
+        self.view, self.number = view, number
+        self.names: list[str] = []  # of the parameters it is passed as, in the launch at hand
         self.input = ""
         self.stored_at = 0  # the line of the last store
         raw = (ctypes.c_ubyte * self.nbytes).from_address(self.real)
@@ -67,7 +68,7 @@ class Allocation:
 
     @property
     def name(self) -> str:
-        return "/".join(self.names)
+        return "/".join(self.names) or self.input or f"tensor {self.number}"
 
     def forget(self) -> None:
         """It is fresh memory now: nobody has written it, and it holds NaN."""

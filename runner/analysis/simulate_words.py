@@ -58,7 +58,9 @@ def _words(seen: Sighting) -> str:
     place = f"{seen.tensor}[{seen.index}]" if seen.tensor else f"address {seen.index}"
     value = f" (value {seen.value})" if seen.value else ""
     where = f"in program {_tuple(seen.program)}" if seen.program else "in run itself"
-    count = f"{seen.lanes} lanes in {seen.programs} programs" if seen.kernel else ""
+    lanes = "1 lane" if seen.lanes == 1 else f"{seen.lanes} lanes"
+    programs = "1 program" if seen.programs == 1 else f"{seen.programs} programs"
+    count = f"{lanes} in {programs}" if seen.kernel else ""
     other = f"program {_tuple(seen.other_program)} at line {seen.other_line}"
     what = {
         "out_of_bounds_read": f"reads {place}, which no tensor holds",
