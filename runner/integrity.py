@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Meaning:
-    """`title` names a check for people; `meaning` is one sentence on what holds when it passes."""
+    """`title` names a check for people; `meaning` is one sentence that must hold for a pass."""
 
     title: str
     meaning: str
@@ -57,7 +57,7 @@ MEANINGS = {
     ),
     "device_alone": Meaning(
         "Device to itself",
-        "No foreign process used the device while it was timed.",
+        "While it was timed no other process used the GPU, or more than a tenth of a host's cores.",
     ),
     "device_steady": Meaning(
         "Device steady",

@@ -1,4 +1,4 @@
-"""Integrity checks: three states, one glossary, and old records that know only two."""
+"""Integrity checks: three states, one glossary, and old records that know less."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from runner.evaluate.statistics import timing
 from runner.integrity import MEANINGS, meaning_of
-from runner.results import CheckStatus, IntegrityCheck
+from runner.results import CheckStatus, IntegrityCheck, Timing
 from runner.wire import from_json, to_json
 
 EVALUATE = Path(__file__).resolve().parents[2] / "runner" / "evaluate"
@@ -62,6 +63,14 @@ def test_a_record_without_status_is_read_as_it_was_meant(
     assert check.status is status
     assert check.passed is (status is CheckStatus.passed)
     assert from_json(IntegrityCheck, to_json(check)) == check
+
+
+def test_a_timing_of_an_older_record_has_no_launch() -> None:
+    record = to_json(timing("torch", [2.0, 2.1, 2.2], [1.0, 1.1, 1.2]))
+    for name in ("launch_us", "baseline_launch_us"):
+        del record[name]
+    read = from_json(Timing, record)
+    assert (read.launch_us, read.baseline_launch_us, read.launch_bound) == (None, None, False)
 
 
 def test_titles_are_unique_and_meanings_are_sentences() -> None:

@@ -33,6 +33,7 @@ GPU = DeviceInfo(
         "temperature": "31",
         "temperature after": "44",
         "foreign processes": "0",
+        "foreign processes after": "0",
         "driver": "570.0",
     },
 )
@@ -133,7 +134,7 @@ def test_provenance_tells_the_device_before_and_after() -> None:
     assert told["uuid"] == "GPU-1234"
     assert told["SM clock"] == "1980 MHz → 1965 MHz"
     assert told["temperature"] == "31 → 44"
-    assert told["foreign processes"] == "0"
+    assert told["foreign processes"] == "0, before and after"
     assert told["caches"] == "cold"
     assert told["pairs"].startswith("30 per case")
     assert [fact.name for fact in further_details(GPU)] == ["driver"]

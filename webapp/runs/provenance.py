@@ -70,6 +70,8 @@ def _before_and_after(name: str, details: Mapping[str, str]) -> str:
     before, after = details.get(name), details.get(name + AFTER)
     if after is None:
         return before or NOT_RECORDED
+    if after == before:
+        return f"{after}, before and after"
     return f"{before or NOT_RECORDED} → {after}"
 
 
