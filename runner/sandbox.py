@@ -65,17 +65,19 @@ def isolation() -> Isolation:
     """Probed once a process, with the very options that candidates get."""
     with tempfile.TemporaryDirectory(prefix="warpdeck-probe-") as name:
         folder = Path(name)
-        inside = _probe(_bubblewrap(folder, cuda=False, writable=True), folder)
+        inside = _Probe(False, reason="not installed")
+        if shutil.which("bwrap") is not None:
+            inside = _probe(_bubblewrap(folder, cuda=False, writable=True), folder)
         outside = inside if inside.usable else _probe([], folder)
     filtered = f"{len(seccomp.REFUSED)} system calls refused"
     common = filtered if outside.filtered else "no filter on system calls"
     common += ", own session, rlimits, scrubbed environment"
     if inside.usable:
-        text = "compiler and kernel see no network, own processes, read-only system files alone"
-        scratch = f"write to {SCRATCH_BYTES >> 30} GiB of memory"
-        return Isolation(True, f"bubblewrap: {text}, {scratch}; {common}")
+        walls = "no network, own processes, read-only system files alone"
+        writes = f"writes go to at most {SCRATCH_BYTES >> 30} GiB of memory"
+        return Isolation(True, f"bubblewrap: {walls}, {writes}, compiler too; {common}")
     unprotected = "no network or file-system isolation"
-    return Isolation(False, f"{common}; {unprotected} (bwrap: {inside.reason})")
+    return Isolation(False, f"{unprotected} (bwrap: {inside.reason}); {common}")
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,6 @@ class _Probe:
 def _probe(wrapper: list[str], folder: Path) -> _Probe:
     """The launcher, inside `wrapper`, shows what the kernel says of the process that it became."""
     argv = [*wrapper, *limited(["cat", "/proc/self/status"], cpu_s=10, memory_bytes=1 << 30)]
-    if shutil.which(argv[0]) is None:
-        return _Probe(False, reason="not installed")
     try:
         finished = processes.run(
             argv, deadline_s=PROBE_S, output_bytes=8000, environment=environment(folder, {})
@@ -312,7 +312,7 @@ def kill_descendants() -> int:
     """
     killed = 0
     while True:
-        _kill_tree()
+        kill_tree()
         try:
             os.waitpid(-1, 0)
             killed += 1
@@ -322,7 +322,7 @@ def kill_descendants() -> int:
             return killed
 
 
-def _kill_tree() -> None:
+def kill_tree() -> None:
     """SIGKILL to all at once where this is the first process of a namespace: no fork outruns that.
 
     Elsewhere what a look into /proc finds below us; what was born meanwhile dies in the next round.
