@@ -17,6 +17,7 @@ from runner.analysis.ttgir import MAX_VECTOR
 FEW_WARPS = 0.25  # of what a multiprocessor holds
 ENOUGH_IN_FLIGHT = 32 * KIB  # bytes: 4.8 TB/s · 0.8 µs over the 132 multiprocessors of an H200
 POOR_SECTORS = 2.0  # sectors per sector of useful bytes; at 2 a neighbour may still use the rest
+MUCH_SPILLED = 64  # bytes a thread, outside loops: 16 values
 BUSY = 0.7  # share of the device that a whole launch keeps busy
 FEW_WAVES = 4  # beyond, a tail is a small part
 TENSOR_ROWS = 64  # rows of a tile that a warp group's matrix instruction takes
@@ -110,7 +111,7 @@ def _does_not_fit(found: KernelResources) -> Iterator[Finding]:
 
 
 def _spills(found: KernelResources) -> Iterator[Finding]:
-    """Tied to the line with most local traffic, loops first; outside loops it rarely matters."""
+    """Tied to the line with most local traffic, loops first; a few outside loops cost nothing."""
     if not found.spilled:
         return
     worst = max(
@@ -129,7 +130,8 @@ def _spills(found: KernelResources) -> Iterator[Finding]:
         "registers": found.registers,
         "in_loop": loop,
     }
-    severity = Severity.warning if loop else Severity.info
+    much = found.spill_store_bytes >= MUCH_SPILLED
+    severity = Severity.warning if loop or much else Severity.info
     line = worst.line if worst else found.line
     yield Finding(
         FindingKind.register_spill, severity, message, _at(line), "sass", evidence=evidence

@@ -142,6 +142,8 @@ class OnDevice(TorchFunctionMode):
             return DEVICE.index
         if function is torch.Tensor.cuda:
             return arguments[0]
+        if function is torch.device:
+            return function(*arguments, **(keywords or {}))  # a name, not a place
         arguments = tuple(_near(value) for value in arguments)
         keywords = {name: _near(value) for name, value in (keywords or {}).items()}
         keywords.pop("pin_memory", None)
