@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
 import platform
 import struct
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ REFUSED = {
     "process_vm_writev": (311, 271),
     "pidfd_getfd": (438, 438),
     "process_madvise": (440, 440),
+    # The priority of all processes of a user: the next candidates inherit that of their parent.
+    "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
     # Other views of the machine: namespaces, mounts, roots.
     "unshare": (272, 97),
     "setns": (308, 268),
@@ -68,6 +72,16 @@ REFUSED = {
     "clock_settime": (227, 112),
     "adjtimex": (159, 171),
     "clock_adjtime": (305, 266),
+}
+# The first argument names a process: itself or another, but not its parent.
+OF_A_PROCESS = {
+    "sched_setaffinity": (203, 122),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setattr": (314, 274),
+    "prlimit64": (302, 261),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
 }
 NEW_NAMESPACES = 0x7E02_0000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
 # Sockets that a network namespace confines, or that programs need to ask about it. AF_VSOCK, for
@@ -112,7 +126,8 @@ def install() -> bool:
     architecture = ARCHITECTURES.get(platform.machine())
     if architecture is None:
         return False
-    code = b"".join(struct.pack("HBBI", *step) for step in _program(architecture))
+    program = _program(architecture, os.getppid())
+    code = b"".join(struct.pack("HBBI", *step) for step in program)
     buffer = ctypes.create_string_buffer(code, len(code))
     header = struct.pack("HP", len(code) // 8, ctypes.addressof(buffer))
     libc = ctypes.CDLL(None, use_errno=True)
@@ -122,17 +137,8 @@ def install() -> bool:
     return bool(libc.syscall(architecture.seccomp, _SET_MODE_FILTER, flags, header) == 0)
 
 
-def _program(architecture: Architecture) -> list[_Instruction]:
+def _program(architecture: Architecture, parent: int) -> list[_Instruction]:
     """Each test is followed by what it decides, so that no jump reaches further than its block."""
-    families: list[_Instruction] = [(_LOAD, 0, 0, _FIRST_ARGUMENT)]
-    families += [step for family in FAMILIES for step in _when(family, _ALLOW)]
-    families += [_refuse(errno.EAFNOSUPPORT)]
-    flags: list[_Instruction] = [
-        (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        (_ANY_BIT, 0, 1, NEW_NAMESPACES),
-        _refuse(errno.EPERM),
-        (_RETURN, 0, 0, _ALLOW),
-    ]
     program: list[_Instruction] = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, architecture.audit),
@@ -142,16 +148,23 @@ def _program(architecture: Architecture) -> list[_Instruction]:
         _refuse(errno.ENOSYS),
         # Its flags lie in memory, out of a filter's reach; the C library falls back on clone.
         *_when(architecture.clone3, _ERRNO | errno.ENOSYS),
-        (_EQUAL, 0, len(flags), architecture.clone),
-        *flags,
-        (_EQUAL, 0, len(families), architecture.socket),
-        *families,
-        (_EQUAL, 0, len(families), architecture.socketpair),
-        *families,
+        *_by_argument(architecture.clone, [(_ANY_BIT, 0, 1, NEW_NAMESPACES), _refuse(errno.EPERM)]),
     ]
+    families = [step for family in FAMILIES for step in _when(family, _ALLOW)]
+    for number in (architecture.socket, architecture.socketpair):
+        program += _by_argument(number, [*families, _refuse(errno.EAFNOSUPPORT)])
+    for numbers in OF_A_PROCESS.values():
+        number = numbers[architecture.column]
+        program += _by_argument(number, _when(parent, _ERRNO | errno.EPERM))
     for numbers in REFUSED.values():
         program += _when(numbers[architecture.column], _ERRNO | errno.EPERM)
     return [*program, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _by_argument(number: int, decide: list[_Instruction]) -> list[_Instruction]:
+    """For the call `number` its first argument decides, and it is allowed if `decide` does not."""
+    block = [(_LOAD, 0, 0, _FIRST_ARGUMENT), *decide, (_RETURN, 0, 0, _ALLOW)]
+    return [(_EQUAL, 0, len(block), number), *block]
 
 
 def _when(value: int, answer: int) -> list[_Instruction]:
