@@ -33,7 +33,8 @@ _ASYNCHRONOUS = re.compile(
     r"ttng\.(?:init_barrier|async_tma|warp_group_dot|tc_gen5|fence_async)|ttg\.(?:warp_specialize"
     r"|async_copy)"
 )
-_RING = re.compile(r"memdesc<(\d+)x1xi64")
+_RING = re.compile(r"memdesc<(\d+)x(?:1xi64|\d+x\d+x[a-z])")
+LONGEST_RING = 8  # a longer first dimension is a tile's, and trips grow with it
 ASSUMED = (
     "the warps of one partition are taken as one thread: their order among themselves is the"
     " compiler's business; values loaded from memory are taken as free, and as equal where their"
@@ -43,11 +44,10 @@ ASSUMED = (
 
 @dataclass(frozen=True)
 class Limits:
-    """`stages_max` bounds the trip counts tried: up to two rounds of the ring and two more."""
+    """How much is searched before the answer is `incomplete`; a few seconds at the most."""
 
     configurations: int = 256
-    states: int = 400_000
-    stages_max: int = 8
+    states: int = 200_000
 
 
 @dataclass
@@ -99,7 +99,7 @@ class _Examination:
         self.kernel = kernel or module.kernel.name
         self.coverage = _Coverage()
         self.findings: dict[tuple[FindingKind, Source | None], Finding] = {}
-        self.stages = min(limits.stages_max, _stages(module))
+        self.stages = _stages(module)
 
     def run(self) -> Analysis:
         queue = deque([World()])
@@ -149,7 +149,8 @@ class _Examination:
         if question.purpose == "branch":
             worlds = world.assuming(question.value, (0, 1))
         elif question.purpose == "trips":
-            worlds = world.fixing(question.value, self._trip_counts(world, question))
+            counts = self._trip_counts(world, question)
+            worlds = world.fixing(question.value, counts) or world.fixing(question.value, (0,))
         else:
             worlds = world.fixing(question.value, range(2 * self.stages + 3))
         if not worlds:
@@ -157,7 +158,7 @@ class _Examination:
         return worlds
 
     def _trip_counts(self, world: World, question: Undecided) -> list[int]:
-        """Once around the ring twice and more; fewer where another loop has been chosen already."""
+        """Up to twice around the ring and two more; fewer where a loop is chosen already."""
         deciding = leaves(question.value)
         counts = list(range(1, 2 * self.stages + 3))
         if world.labels:
@@ -198,9 +199,10 @@ def _incomplete(
 
 
 def _stages(module: Module) -> int:
-    """The length of the longest ring of barriers."""
+    """The length of the longest ring of barriers or tiles."""
     types = (op.types for f in module.functions.values() for op in f.body.ops())
-    return max((int(n) for text in types for n in _RING.findall(text)), default=1)
+    lengths = {int(n) for text in types for n in _RING.findall(text)}
+    return max((n for n in lengths if n <= LONGEST_RING), default=1)
 
 
 def _doubt(first: Event, second: Event) -> str:

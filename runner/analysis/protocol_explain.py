@@ -583,14 +583,25 @@ def _sentence(program: Program, step: Step) -> str:
     if step.completes:
         started = _where(program, event)
         return f"what {started} started is done" + ended
-    passes = "; it is over already" if event.kind is Kind.wait else ""
-    return f"{_where(program, event)}: {_does(event)}{passes}{ended}"
+    return f"{_where(program, event)}: {_does(event)}{_passes(step)}{ended}"
+
+
+def _passes(step: Step) -> str:
+    """Why a wait lets its partition go on."""
+    if step.event.kind is not Kind.wait or step.event.barrier is None:
+        return ""
+    phase = step.before.phases[step.barrier]
+    if phase is None or not phase.completed:
+        return ", which a fresh barrier passes"
+    return f", and phase {phase.completed - 1} has ended"
 
 
 def _ended_phases(step: Step) -> str:
-    for before, after in zip(step.before.phases, step.after.phases, strict=True):
-        if before and after and after.completed > before.completed and step.event.barrier:
-            return f"; phase {before.completed} of {_bar(step.event)} ends"
+    if step.barrier < 0:
+        return ""
+    before, after = step.before.phases[step.barrier], step.after.phases[step.barrier]
+    if before and after and after.completed > before.completed:
+        return f"; phase {before.completed} of {_bar(step.event)} ends"
     return ""
 
 

@@ -12,13 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-
-import triton
 
 from runner.analysis.findings import Source
 
-_LIBRARY = str(Path(triton.__file__).parent)
+_LIBRARY = re.compile(r"[/\\]triton[/\\](?:language|experimental)[/\\]")
 _INLINE_LOC = r'(?:unknown|#loc\d*|"[^"]*"(?:\(#loc\d*\)|:\d+:\d+)?|callsite\([^()]*\))'
 _LOC = re.compile(rf"\s*\bloc\(({_INLINE_LOC})\)")
 _LOC_ALIAS = re.compile(r"^#(loc\d*) = loc\((.*)\)$")
@@ -152,7 +149,7 @@ class Module:
 
     def _own(self, loc: str) -> Frame | None:
         frames = self.frames(loc)
-        return next((f for f in frames if not f.file.startswith(_LIBRARY)), None)
+        return next((f for f in frames if not _LIBRARY.search(f.file)), None)
 
 
 def read_module(text: str) -> Module:

@@ -66,9 +66,13 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a trace; `completes` tells the end of a copy from its start."""
+    """One step of a trace; `completes` tells the end of a copy from its start.
+
+    `barrier` is the place of the event's barrier among the phases, -1 where it has none.
+    """
 
     event: Event
+    barrier: int
     completes: bool
     before: State
     after: State
@@ -115,10 +119,13 @@ _Move = tuple[int, bool]  # an event's number, and whether it completes rather t
 
 
 class Search:
-    """One world's state space. `states_max` bounds it; Outcome says when it did."""
+    """One world's state space. `states_max` bounds it; Outcome says when it did.
 
-    def __init__(self, program: Program, states_max: int) -> None:
-        self.program, self.states_max = program, states_max
+    `reduced` false searches every order of every step, to test that the reductions lose nothing.
+    """
+
+    def __init__(self, program: Program, states_max: int, reduced: bool = True) -> None:
+        self.program, self.states_max, self.reduced = program, states_max, reduced
         self.events = program.events()
         self.first = [0]
         for process in program.processes:
@@ -260,7 +267,8 @@ class Search:
         after = state
         while (parent := self.parents[after]) is not None:
             before, (number, completes) = parent
-            steps.append(Step(self.events[number], completes, before, after))
+            event = self.events[number]
+            steps.append(Step(event, self.barrier_of[number], completes, before, after))
             after = before
         return tuple(reversed(steps))
 
@@ -272,7 +280,7 @@ class Search:
         ]
         self._check_races(nexts)
         moves = list(self._moves(state, nexts))
-        if not moves:
+        if not moves or not nexts:
             self._check_end(state, nexts)
         for move in moves:
             after = self._apply(state, move)
@@ -300,10 +308,10 @@ class Search:
             raise _Found(Fault.busy_at_end, copies[0])
 
     def _moves(self, state: State, nexts: list[int]) -> Iterator[_Move]:
-        for number in nexts:
-            if self.private[number]:
-                yield number, False
-                return
+        private = [number for number in nexts if self.private[number]]
+        if self.reduced and private:
+            yield private[0], False
+            return
         for number in self._due(state, nexts):
             yield number, True
         for number in nexts:
@@ -317,6 +325,8 @@ class Search:
         is due makes the earlier ones due, and only the first of them may go.
         """
         used = {self.barrier_of[number] for number in nexts}
+        if not self.reduced:
+            used = set(self.barrier_of)
         running = [n for n in sorted(state.busy) if self.events[n].kind in COMPLETES]
         due = [n for n in running if self.barrier_of[n] in used]
         commits = [n for n in running if self.events[n].kind is Kind.tc_commit]

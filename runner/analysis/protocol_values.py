@@ -52,7 +52,7 @@ class Unknown:
             yield from (0, 1)
             return
         if self.domain is Domain.positive:
-            for grain in (128, 64, 32, 16):
+            for grain in (128, 64, 32, 16, 16_384):
                 if grain % self.divisibility == 0:
                     yield from range(grain, 33 * grain, grain)
         step = self.divisibility
