@@ -1,7 +1,7 @@
 """What untrusted code may touch: its environment, files, network, system calls and limits.
 
-Owns the bubblewrap command line, the launcher that runs a compiler under limits
-(`python -m runner.sandbox SECONDS MEMORY FILE COMMAND …`) and the words that describe the isolation
+Owns the bubblewrap command line, the launcher inside it (`python -m runner.sandbox limits SECONDS
+MEMORY FILE COMMAND …`, or `devices COMMAND …`) and the words that describe the isolation
 really in force. The file system is made of what is named here; of the rest nothing is in it.
 """
 
@@ -16,6 +16,7 @@ import os
 import resource
 import shutil
 import signal
+import struct
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -44,11 +45,15 @@ SYSTEM = (
     *("/sys/devices", "/sys/dev", "/sys/bus", "/sys/class", "/sys/module", "/sys/kernel/mm"),
 )
 GPU_DEVICES = "nvidia*"  # below /dev; all of /dev would give root the disks
+OWN_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")  # those that bubblewrap gives
 SCRATCH = Path("/dev/shm")  # the only folder that a candidate can write to
 SCRATCH_BYTES = 1 << 30
 PROBE_S = 20.0
 FILE_BYTES = 1 << 30
 PROCESSES = 4096
+_LAUNCHER = (sys.executable, "-S", "-P", "-m", "runner.sandbox")
+_MS_RDONLY, _MS_NOSUID, _MS_REMOUNT_BIND = 1, 2, 32 | 4096
+_CAPABILITY_VERSION = 0x2008_0522
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
@@ -130,6 +135,8 @@ def _bubblewrap(folder: Path, *, cuda: bool, writable: bool) -> list[str]:
     hidden = [path for path, option in mounts.items() if option == "--tmpfs"]
     for path in [*map(Path, ("/", "/proc", "/dev", "/dev/pts")), *hidden]:
         argv += ["--remount-ro", str(path)]  # /proc too: root may set the kernel up there
+    if os.geteuid() == 0:  # one capability more, until the launcher has closed the devices
+        return [*argv, "--cap-add", "CAP_SYS_ADMIN", "--", *_LAUNCHER, "devices"]
     return [*argv, "--"]
 
 
@@ -216,15 +223,35 @@ def limited(
 ) -> list[str]:
     """`argv` under rlimits and filter, in `environment()`; memory is that of each process."""
     limits = [str(cpu_s), str(memory_bytes), str(file_bytes)]
-    return [sys.executable, "-S", "-P", "-m", "runner.sandbox", *limits, *argv]
+    return [*_LAUNCHER, "limits", *limits, *argv]
 
 
 def main(arguments: list[str]) -> None:
-    """Become the command, limited."""
-    cpu_s, memory_bytes, file_bytes = map(int, arguments[:3])
+    """Become the command, with the devices closed or under limits."""
+    what, *rest = arguments
     die_with_parent()
-    limit_this_process(cpu_s=cpu_s, address_space_bytes=memory_bytes, file_bytes=file_bytes)
-    os.execvp(arguments[3], arguments[3:])
+    if what == "devices":
+        _close_devices()
+        argv = rest
+    else:
+        cpu_s, memory_bytes, file_bytes = map(int, rest[:3])
+        limit_this_process(cpu_s=cpu_s, address_space_bytes=memory_bytes, file_bytes=file_bytes)
+        argv = rest[3:]
+    os.execvp(argv[0], argv)
+
+
+def _close_devices() -> None:
+    """Mount them read-only, as bubblewrap cannot, and drop what that takes.
+
+    They are the machine's own and belong to root, who could otherwise take /dev/null from everybody
+    by changing its mode. Reading and writing a device goes on working.
+    """
+    libc = ctypes.CDLL(None)
+    for path in [*(Path("/dev", name) for name in OWN_DEVICES), *Path("/dev").glob(GPU_DEVICES)]:
+        libc.mount(None, bytes(path), None, _MS_REMOUNT_BIND | _MS_RDONLY | _MS_NOSUID, None)
+    header, none = struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24)
+    if libc.capset(header, none) != 0:
+        raise OSError("the capabilities could not be dropped")
 
 
 def limit_this_process(
