@@ -158,13 +158,16 @@ class _Examination:
         return worlds
 
     def _trip_counts(self, world: World, question: Undecided) -> list[int]:
-        """Up to twice around the ring and two more; fewer where a loop is chosen already."""
-        deciding = leaves(question.value)
-        counts = list(range(1, 2 * self.stages + 3))
-        if world.labels:
-            counts = sorted({1, 2, self.stages + 1})
-        may_be_none = any(node.domain is not Domain.positive for node in deciding)
-        return [0, *counts] if may_be_none else counts
+        """Up to twice around the ring and two more, in all the loops that nest together."""
+        most = 2 * self.stages + 2
+        if question.nests:
+            counts = [1, 2, 3, most]
+        elif world.rounds > 1:
+            counts = [n for n in (1, 2, self.stages + 1) if n == 1 or n * world.rounds <= most]
+        else:
+            counts = list(range(1, most + 1))
+        sizes = all(node.domain is Domain.positive for node in leaves(question.value))
+        return counts if sizes else [0, *counts]
 
     def _scope(self, stopped_early: bool) -> tuple[str, ...]:
         sentences = [self.coverage.sentence(), ASSUMED]

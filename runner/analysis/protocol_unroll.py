@@ -17,6 +17,7 @@ from runner.analysis.protocol_values import Domain, Unknown, World, expression
 from runner.analysis.protocol_walk import NotUnderstood, Undecided, Value, Walk
 
 MAX_DEPTH = 50  # of calls
+_LOOPS = frozenset({"scf.for", "scf.while"})
 _RETURNS = frozenset({"tt.return", "ttg.warp_return"})
 _HANDS_OUT = frozenset({"scf.yield", "scf.condition", "ttg.warp_yield"})
 
@@ -96,7 +97,7 @@ def _for(walk: Walk, op: Op) -> None:
     trips = walk.assumed(expression("trips", (lower, upper, step), 64))
     if isinstance(trips, Unknown):
         if not harmless(op):
-            raise Undecided("trips", trips, walk.source(op))
+            raise Undecided("trips", trips, walk.source(op), _nests(op))
         walk.opaque(op)
         return
     if not harmless(op):
@@ -107,6 +108,11 @@ def _for(walk: Walk, op: Op) -> None:
         carried = _region(walk, op.regions[0])
         lower = expression("arith.addi", (lower, step), 64)
     _bind(walk, op.results, carried)
+
+
+def _nests(op: Op) -> bool:
+    inner = (other for region in op.regions for other in region.ops())
+    return any(other.name in _LOOPS and not harmless(other) for other in inner)
 
 
 def _note_trips(walk: Walk, op: Op, trips: int) -> None:

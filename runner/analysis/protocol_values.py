@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 STEPS = 1024  # candidate values of one leaf
@@ -182,21 +182,23 @@ class World:
     `known` maps the key of a leaf, or of a condition, to its value. A condition that was taken one
     way is only `assumed`: its leaves stay open for later choices that respect it. `witness` are
     values of all leaves met so far that satisfy every assumption, so no world is impossible.
+    `rounds` multiplies the trip counts chosen, for loops mostly nest.
     """
 
     known: dict[int, int] = field(default_factory=dict)
     assumed: tuple[tuple[Unknown, int], ...] = ()
     witness: dict[int, int] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
+    rounds: int = 1
 
     def assuming(self, value: Unknown, outcomes: Collection[int]) -> list[World]:
         """A world for each outcome that the expression can have, its leaves left open."""
         return [
-            World(
-                {**self.known, value.key: outcome},
-                (*self.assumed, (value, outcome)),
-                witness,
-                self.labels,
+            replace(
+                self,
+                known={**self.known, value.key: outcome},
+                assumed=(*self.assumed, (value, outcome)),
+                witness=witness,
             )
             for outcome, witness in self._choices(value, outcomes)
         ]
@@ -204,11 +206,17 @@ class World:
     def fixing(self, value: Unknown, outcomes: Collection[int]) -> list[World]:
         """A world for each outcome that the expression can have, with its leaves chosen."""
         worlds = []
-        for _, witness in self._choices(value, outcomes):
+        for outcome, witness in self._choices(value, outcomes):
             chosen = {node.key: witness[node.key] for node in leaves(value)}
             labels = {node.label: chosen[node.key] for node in leaves(value) if node.label}
             worlds.append(
-                World({**self.known, **chosen}, self.assumed, witness, {**self.labels, **labels})
+                replace(
+                    self,
+                    known={**self.known, **chosen},
+                    witness=witness,
+                    labels={**self.labels, **labels},
+                    rounds=self.rounds * (max(outcome, 1) if value.op == "trips" else 1),
+                )
             )
         return worlds
 

@@ -29,11 +29,16 @@ class NotUnderstood(Exception):
 
 
 class Undecided(Exception):
-    """The path depends on an unknown. `purpose` is trips, branch, index or phase."""
+    """The path depends on an unknown. `purpose` is trips, branch, index or phase.
 
-    def __init__(self, purpose: str, value: Unknown, source: Source | None) -> None:
+    `nests`: trips of a loop around another loop that matters.
+    """
+
+    def __init__(
+        self, purpose: str, value: Unknown, source: Source | None, nests: bool = False
+    ) -> None:
         super().__init__(purpose)
-        self.purpose, self.value, self.source = purpose, value, source
+        self.purpose, self.value, self.source, self.nests = purpose, value, source, nests
 
 
 class Walk:
