@@ -48,6 +48,7 @@ GPU_DEVICES = "nvidia*"  # below /dev; all of /dev would give root the disks
 OWN_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")  # those that bubblewrap gives
 SCRATCH = Path("/dev/shm")  # the only folder that a candidate can write to
 SCRATCH_BYTES = 1 << 30
+KERNEL_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 PROBE_S = 20.0
 FILE_BYTES = 1 << 30
 PROCESSES = 4096
@@ -133,8 +134,10 @@ def _bubblewrap(folder: Path, *, cuda: bool, writable: bool) -> list[str]:
     argv += ["--chdir", str(folder), "--setenv", "HOME", str(SCRATCH)]
     argv += ["--setenv", "TMPDIR", str(SCRATCH)]
     hidden = [path for path, option in mounts.items() if option == "--tmpfs"]
-    for path in [*map(Path, ("/", "/proc", "/dev", "/dev/pts")), *hidden]:
-        argv += ["--remount-ro", str(path)]  # /proc too: root may set the kernel up there
+    for path in filter(os.path.exists, KERNEL_SETTINGS):
+        argv += ["--ro-bind", path, path]  # the rest of /proc stays: CUDA names its threads there
+    for path in [*map(Path, ("/", "/dev", "/dev/pts")), *hidden]:
+        argv += ["--remount-ro", str(path)]
     if os.geteuid() == 0:  # one capability more, until the launcher has closed the devices
         return [*argv, "--cap-add", "CAP_SYS_ADMIN", "--", *_LAUNCHER, "devices"]
     return [*argv, "--"]

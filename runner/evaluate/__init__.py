@@ -408,6 +408,7 @@ def compiler_caches() -> dict[str, str]:
     folder = cache_folder()
     return {
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # CUDA itself, when asked, refuses forks
         "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of workers in a child that is killed
         "TRITON_CACHE_DIR": str(folder / "triton"),
     }

@@ -22,6 +22,8 @@ from runner.evaluate.referee import load_reference
 from runner.evaluate.tensors import shared_tensor
 from runner.evaluate.timed import Call, OpenCase
 
+# What torch.compile imports when first called: ten seconds, which a child need not spend again.
+COMPILER = ("compile_fx", "codegen.triton", "scheduler")
 FLUSHES = 20  # a GPU at rest needs some milliseconds to raise its clocks
 
 
@@ -31,8 +33,9 @@ def warm() -> None:
     torch.softmax(torch.ones(2, 2), dim=-1)
     load_all()  # the contracts are parsed once here instead of in every child
     if os.environ.get("CUDA_VISIBLE_DEVICES"):
-        with contextlib.suppress(ImportError):
-            importlib.import_module("torch._inductor.compile_fx")  # seconds, once
+        for name in COMPILER:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(f"torch._inductor.{name}")
 
 
 def serve(channel: Channel) -> None:
