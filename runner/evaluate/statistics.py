@@ -61,6 +61,11 @@ def _interval(base: numpy.ndarray, mine: numpy.ndarray, ratio: float) -> tuple[f
     they hang together (without the widening: 81, 82, 78%). States that last a tenth of the
     measurement or longer stay under-covered.
 
+    It speaks of this pair of processes and cannot know how the next one will lie in memory: torch
+    against itself on a quiet host of two cores, 20 evaluations of 200 pairs, was spread from one to
+    the next by 1.1% (softmax) and 1.9% (vector_add), where the interval tells of 0.7% and 1.1%, and
+    34 of 40 intervals held the mean.
+
     Rejected: bias correction (BCa, 88% where both sides share two modes); order statistics and
     Hodges–Lehmann of the ratios within pairs (another quantity than the ratio of medians).
     """
