@@ -1,7 +1,7 @@
 """What untrusted code may touch: its environment, files, network, system calls and limits.
 
 Owns the bubblewrap command line, the launcher inside it (`python -m runner.sandbox limits SECONDS
-MEMORY FILE COMMAND …`, or `devices COMMAND …`) and the words that describe the isolation
+MEMORY FILE COMMAND …`, or `closed COMMAND …`) and the words that describe the isolation
 really in force. The file system is made of what is named here; of the rest nothing is in it.
 """
 
@@ -48,12 +48,11 @@ GPU_DEVICES = "nvidia*"  # below /dev; all of /dev would give root the disks
 OWN_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")  # those that bubblewrap gives
 SCRATCH = Path("/dev/shm")  # the only folder that a candidate can write to
 SCRATCH_BYTES = 1 << 30
-KERNEL_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 PROBE_S = 20.0
 FILE_BYTES = 1 << 30
 PROCESSES = 4096
 _LAUNCHER = (sys.executable, "-S", "-P", "-m", "runner.sandbox")
-_MS_RDONLY, _MS_NOSUID, _MS_REMOUNT_BIND = 1, 2, 32 | 4096
+_MS_RDONLY, _MS_NOSUID, _MS_REMOUNT, _MS_BIND = 1, 2, 32, 4096
 _CAPABILITY_VERSION = 0x2008_0522
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
@@ -134,12 +133,12 @@ def _bubblewrap(folder: Path, *, cuda: bool, writable: bool) -> list[str]:
     argv += ["--chdir", str(folder), "--setenv", "HOME", str(SCRATCH)]
     argv += ["--setenv", "TMPDIR", str(SCRATCH)]
     hidden = [path for path, option in mounts.items() if option == "--tmpfs"]
-    for path in filter(os.path.exists, KERNEL_SETTINGS):
-        argv += ["--ro-bind", path, path]  # the rest of /proc stays: CUDA names its threads there
+    for path in _kernel_settings():
+        argv += ["--ro-bind", path, path]
     for path in [*map(Path, ("/", "/dev", "/dev/pts")), *hidden]:
         argv += ["--remount-ro", str(path)]
-    if os.geteuid() == 0:  # one capability more, until the launcher has closed the devices
-        return [*argv, "--cap-add", "CAP_SYS_ADMIN", "--", *_LAUNCHER, "devices"]
+    if os.geteuid() == 0:  # one capability more, until the launcher has closed what root owns
+        return [*argv, "--cap-add", "CAP_SYS_ADMIN", "--", *_LAUNCHER, "closed"]
     return [*argv, "--"]
 
 
@@ -180,6 +179,12 @@ def _tools() -> list[Path]:
     if torch is not None and torch.origin is not None:
         found.append(Path(torch.origin).parents[1])
     return found
+
+
+def _kernel_settings() -> list[str]:
+    """All of /proc that can be written but the processes, where CUDA names its threads."""
+    entries = [e for e in os.scandir("/proc") if not e.name.isdigit() and not e.is_symlink()]
+    return sorted(e.path for e in entries if e.is_dir() or e.stat().st_mode & 0o222)
 
 
 @functools.cache
@@ -230,11 +235,11 @@ def limited(
 
 
 def main(arguments: list[str]) -> None:
-    """Become the command, with the devices closed or under limits."""
+    """Become the command, under limits or with what belongs to root closed."""
     what, *rest = arguments
     die_with_parent()
-    if what == "devices":
-        _close_devices()
+    if what == "closed":
+        _close_to_root()
         argv = rest
     else:
         cpu_s, memory_bytes, file_bytes = map(int, rest[:3])
@@ -243,15 +248,19 @@ def main(arguments: list[str]) -> None:
     os.execvp(argv[0], argv)
 
 
-def _close_devices() -> None:
-    """Mount them read-only, as bubblewrap cannot, and drop what that takes.
+def _close_to_root() -> None:
+    """Make read-only what bubblewrap cannot: devices and this process; drop what that takes.
 
-    They are the machine's own and belong to root, who could otherwise take /dev/null from everybody
-    by changing its mode. Reading and writing a device goes on working.
+    The devices are those of the machine, and root could take /dev/null from everybody by its mode;
+    reading and writing them goes on. What is set up in /proc/1 the next candidates would inherit.
     """
     libc = ctypes.CDLL(None)
-    for path in [*(Path("/dev", name) for name in OWN_DEVICES), *Path("/dev").glob(GPU_DEVICES)]:
-        libc.mount(None, bytes(path), None, _MS_REMOUNT_BIND | _MS_RDONLY | _MS_NOSUID, None)
+    process = b"/proc/1"
+    libc.mount(process, process, None, _MS_BIND, None)
+    devices = [*(Path("/dev", name) for name in OWN_DEVICES), *Path("/dev").glob(GPU_DEVICES)]
+    for path in [process, *map(bytes, devices)]:
+        flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID
+        libc.mount(None, path, None, flags, None)
     header, none = struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24)
     if libc.capset(header, none) != 0:
         raise OSError("the capabilities could not be dropped")

@@ -270,6 +270,18 @@ def test_a_candidate_can_write_only_temporary_files(folder: str) -> None:
     assert judge(temporary, "triton").verdict is Verdict.passed
 
 
+def test_a_candidate_holds_no_descriptor_but_its_channel_and_its_output() -> None:
+    source = (
+        "import os\n"
+        "for name in sorted(os.listdir('/proc/self/fd')):\n"
+        "    if os.path.exists(f'/proc/self/fd/{name}'):\n"
+        f"        print(name, os.readlink(f'/proc/self/fd/{{name}}').partition(':')[0])\n{PYTHON}"
+    )
+    lines = judge(source, "triton").output.split("\n")
+    assert lines[:4] == ["0 /dev/null", "1 pipe", "2 pipe", "3 socket"]
+    assert lines[4:] == [""]
+
+
 @isolated
 def test_a_candidate_sees_no_process_and_no_data_of_ours() -> None:
     source = (

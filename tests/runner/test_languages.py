@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from runner import languages
+from runner import languages, sandbox
 from runner.languages import MissingCompiler
 from runner.processes import Cancelled
 from runner.spec import Limits
 
+isolated = pytest.mark.skipif(
+    not sandbox.isolation().usable, reason=f"no bubblewrap: {sandbox.isolation().sentence}"
+)
 SLOW_TO_COMPILE = """
 constexpr long spin(long n) { long s = 0; for (long i = 0; i < n; ++i) s += i % 7; return s; }
 static_assert(spin(1L << 24) > 0);
@@ -103,6 +106,49 @@ def test_a_compilation_past_its_deadline_is_stopped(tmp_path: Path) -> None:
     result = languages.get("cpp").compile(source, tmp_path, limits)
     assert not result.ok
     assert "stopped after 0.2 s" in result.reason
+
+
+@isolated
+@pytest.mark.parametrize("way", ['#include "{}"', 'asm(".incbin \\"{}\\"");'])
+def test_a_source_cannot_take_files_of_this_machine_into_its_library(
+    tmp_path: Path, way: str
+) -> None:
+    secret, build = tmp_path / "secret.h", tmp_path / "build"
+    secret.write_text("// opensesame\n")
+    build.mkdir()
+    near = build / "own.h"
+    near.write_text("// its own\n")
+    cpp = languages.get("cpp")
+    assert cpp.compile(way.format(near), build, Limits()).ok
+    result = cpp.compile(way.format(secret), build, Limits())
+    assert not result.ok
+    assert "opensesame" not in result.output
+
+
+def test_a_compiler_sees_no_secret_of_its_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERVICE_API_KEY", "opensesame")
+    for process in ("self", "1"):
+        source = f'asm(".incbin \\"/proc/{process}/environ\\"");'
+        result = languages.get("cpp").compile(source, tmp_path, Limits())
+        assert result.artifact is None or b"opensesame" not in result.artifact.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ('asm(".fill 2000000000, 1, 1");', "File too large"),
+        ('#include "/dev/zero"', "out of memory"),
+    ],
+)
+def test_a_source_cannot_make_the_compiler_take_all_memory_or_disk(
+    tmp_path: Path, source: str, words: str
+) -> None:
+    result = languages.get("cpp").compile(source, tmp_path, Limits())
+    assert not result.ok
+    assert words in result.reason
+    assert [path.name for path in tmp_path.iterdir()] == ["candidate.cpp"]
 
 
 def test_a_cancelled_compilation_raises(tmp_path: Path) -> None:
