@@ -159,7 +159,7 @@ def _analyze(options: argparse.Namespace) -> int:
     spec = analyze.AnalysisSpec(
         problem=options.problem,
         source=source,
-        language=_language_of(options.source),
+        language="cuda" if options.source.suffix == ".cu" else _language_of(options.source),
         target=options.arch,
         case=options.case,
         file=options.source.name,

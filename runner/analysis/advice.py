@@ -143,7 +143,8 @@ def _local_memory(found: KernelResources) -> Iterator[Finding]:
         return
     for each in found.local:
         accesses = each.loads + each.stores
-        message = f"{accesses} accesses to local memory without a spill: an array on the stack"
+        words = "access" if accesses == 1 else "accesses"
+        message = f"{accesses} {words} to local memory without a spill: an array on the stack"
         evidence = {"loads": each.loads, "stores": each.stores, "stack_bytes": found.stack_bytes}
         yield Finding(
             FindingKind.local_memory,

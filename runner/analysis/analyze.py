@@ -6,7 +6,6 @@ decoded strictly, and what they say of a hostile candidate is advice, not eviden
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any
 from runner import sandbox
 from runner.analysis.advice import advise, advise_case
 from runner.analysis.captured import Captured
+from runner.analysis.cuda import ASSUMED_THREADS, compile_kernels
 from runner.analysis.findings import (
     Analysis,
     AnalysisVerdict,
@@ -26,7 +26,7 @@ from runner.analysis.findings import (
     Source,
     verdict_of,
 )
-from runner.analysis.levels import Levels, triton_levels
+from runner.analysis.levels import Levels, levels_of
 from runner.analysis.native import DoesNotCompile, cpp_levels
 from runner.analysis.request import AnalysisSpec, Request
 from runner.analysis.resources import KernelResources, resources
@@ -66,26 +66,57 @@ def analyze(spec: AnalysisSpec, *, cancel: threading.Event | None = None) -> Rep
 
 
 def _native(request: Request) -> Report:
-    """C++ has levels and no more, CUDA C++ not even those: neither can be clean."""
-    incomplete = AnalysisVerdict.incomplete
-    levels: tuple[Levels, ...] = ()
+    """C++ and CUDA C++: compiled as they are, for nothing launches them here."""
     try:
-        if request.spec.language == "cuda":
-            here = "is not used yet" if shutil.which("nvcc") else "is not on this machine"
-            raise MissingCompiler(f"CUDA C++ needs nvcc, which {here}", "")
         with work_folder() as folder:
-            levels = (cpp_levels(request.spec.source, folder, request.spec.limits, request.cancel),)
-        kind, words = FindingKind.unsupported_operation, "host code is compiled but not examined"
-        finding, verdict = Finding(kind, Severity.info, words), incomplete
+            return (
+                _cpp(request, folder) if request.spec.language == "cpp" else _cuda(request, folder)
+            )
     except MissingCompiler as error:
+        verdict = AnalysisVerdict.incomplete
         finding = Finding(FindingKind.missing_tool, Severity.warning, str(error))
-        verdict = incomplete
     except DoesNotCompile as error:
+        verdict = AnalysisVerdict.error
         source = None if error.line is None else Source(request.spec.file, error.line)
         finding = Finding(FindingKind.compile_error, Severity.error, str(error), source)
-        verdict = AnalysisVerdict.error
-    scope = ("assembly of the flags that the evaluation uses", sandbox.isolation().sentence)
-    return Report(Analysis(verdict, finding.message, (finding,), scope), levels)
+    scope = (sandbox.isolation().sentence,)
+    return Report(Analysis(verdict, finding.message, (finding,), scope))
+
+
+def _cpp(request: Request, folder: Path) -> Report:
+    """Its assembly and no more, so it cannot be clean."""
+    spec = request.spec
+    levels = (cpp_levels(spec.source, folder, spec.limits, request.cancel),)
+    words = "host code is compiled but not examined"
+    finding = Finding(FindingKind.unsupported_operation, Severity.info, words)
+    scope = ("assembly, with the flags that the evaluation uses", sandbox.isolation().sentence)
+    return Report(Analysis(AnalysisVerdict.incomplete, words, (finding,), scope), levels)
+
+
+def _cuda(request: Request, folder: Path) -> Report:
+    """Every kernel of the file, whether it is launched or not."""
+    spec, target = request.spec, request.target
+    compiled = compile_kernels(spec.source, folder, target, spec.limits, request.cancel)
+    levels = tuple(levels_of(each, target.name, str(folder)) for each in compiled.kernels)
+    pairs = zip(compiled.kernels, levels, strict=True)
+    found = tuple(resources(each, level, (), target) for each, level in pairs if each.sass)
+    findings = [finding for each in found for finding in advise(each, spec.file)]
+    findings += advise_case(request.case, found, spec.file)
+    verdict, reason = verdict_of(findings), _summary(findings)
+    if not compiled.kernels or len(found) < len(compiled.kernels):
+        verdict = AnalysisVerdict.incomplete
+        reason = "the file has no kernel, or one that could not be disassembled"
+    scope = [
+        f"every kernel of the file, compiled for {target.name}; launches are not captured, so"
+        " grids, dynamic shared memory, tiles and addresses are not known",
+        *(
+            f"{name} has no __launch_bounds__: {ASSUMED_THREADS} threads a block, assumed"
+            for name in compiled.unbounded
+        ),
+        sandbox.isolation().sentence,
+    ]
+    document = _document(request, found)
+    return Report(Analysis(verdict, reason, tuple(findings), tuple(scope), document), levels)
 
 
 @contextmanager
@@ -101,7 +132,7 @@ def work_folder() -> Iterator[Path]:
 def _report(request: Request, witness: Witness) -> Report:
     captured = witness.captured
     levels = tuple(
-        triton_levels(each, request.target.name, witness.folder) for each in captured.kernels
+        levels_of(each, request.target.name, witness.folder) for each in captured.kernels
     )
     found = tuple(
         _resources(request, captured, position, level)

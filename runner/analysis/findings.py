@@ -108,7 +108,7 @@ GLOSSARY: dict[FindingKind, Meaning] = {
     ),
     _K.local_memory: Meaning(
         "A thread keeps an array in local memory because it is indexed by a run-time value.",
-        "Index with compile-time values, for example by unrolling with tl.static_range.",
+        "Index with compile-time values, for example by unrolling the loop.",
     ),
     _K.low_occupancy: Meaning(
         "One resource lets so few warps stay on a multiprocessor that latency cannot be hidden.",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from runner.analysis.captured import CompiledKernel
 
-CANDIDATE = "candidate.py"  # what the file is called where it is analysed
+CANDIDATES = ("candidate.py", "candidate.cu")  # what the file is called where it is analysed
 Lines = dict[int, int]
 
 
@@ -44,8 +44,8 @@ class Levels:
         raise KeyError(name)
 
 
-def triton_levels(kernel: CompiledKernel, target: str, folder: str = "") -> Levels:
-    """TTIR, TTGIR, LLIR, PTX and SASS; Gluon has no TTIR. `folder` is where it was compiled."""
+def levels_of(kernel: CompiledKernel, target: str, folder: str = "") -> Levels:
+    """What there is of TTIR, TTGIR, LLIR, PTX and SASS. `folder` is where it was compiled."""
     ptx = ptx_lines(kernel.ptx)
     tables: dict[str, tuple[str, Callable[[str], Lines]]] = {
         "ttir": (kernel.ttir, mlir_lines),
@@ -70,6 +70,10 @@ def _without_folders(text: str, folder: str) -> str:
     for path in filter(None, (folder, sysconfig.get_paths()["purelib"])):
         text = text.replace(f"{path}/", "").replace(path, "")
     return text
+
+
+def _is_own(path: str) -> bool:
+    return path.rpartition("/")[2] in CANDIDATES
 
 
 _MLIR_DEFINITION = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
@@ -104,7 +108,7 @@ def mlir_lines(text: str) -> Lines:
 def _mlir_line(definition: str, resolve: Callable[[str], int | None]) -> int | None:
     """Callee before caller: a helper in the candidate's file is nearer to the cause."""
     if place := _MLIR_FILE.match(definition):
-        own = place[1].rpartition("/")[2] == CANDIDATE
+        own = _is_own(place[1])
         return int(place[2]) or None if own else None
     for name in _MLIR_NAME.findall(definition):
         line = resolve(name)
@@ -141,7 +145,7 @@ def _llvm_line(key: str | None, entries: dict[str, dict[str, str]]) -> int | Non
             return None
         scope = entries.get(entry.get("scope", ""), {})
         file = entries.get(scope.get("file", ""), {}).get("filename", "")
-        if file.rpartition("/")[2] == CANDIDATE:
+        if _is_own(file):
             return int(entry["line"]) or None
         key = entry.get("inlinedAt")
     return None
@@ -149,7 +153,8 @@ def _llvm_line(key: str | None, entries: dict[str, dict[str, str]]) -> int | Non
 
 _PTX_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
 _PTX_PLACE = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(.*)$")
-_PTX_INLINED = re.compile(rf"{re.escape(CANDIDATE)}:(\d+):")
+_PTX_INLINED = re.compile(r"candidate\.py:(\d+):")
+_PTX_CALLER = re.compile(r"inlined_at (\d+) (\d+) \d+")
 
 
 def ptx_lines(text: str) -> Lines:
@@ -159,16 +164,24 @@ def ptx_lines(text: str) -> Lines:
     current: int | None = None
     for number, line in enumerate(text.splitlines(), 1):
         if found := _PTX_PLACE.match(line):
-            current = None
-            if chain := _PTX_INLINED.search(found[3]):
-                current = int(chain[1]) or None
-            elif files.get(found[1], "").rpartition("/")[2] == CANDIDATE:
-                current = int(found[2]) or None
+            current = _ptx_place(found, files)
         elif line.startswith("}"):
             current = None
         elif current is not None and line.strip() and not line.lstrip().startswith(("$", "//")):
             lines[number] = current
     return lines
+
+
+def _ptx_place(found: re.Match[str], files: dict[str, str]) -> int | None:
+    """By LLVM's comment, by the file itself, or by who nvcc says inlined it."""
+    if chain := _PTX_INLINED.search(found[3]):
+        return int(chain[1]) or None
+    if _is_own(files.get(found[1], "")):
+        return int(found[2]) or None
+    caller = _PTX_CALLER.search(found[3])
+    if caller and _is_own(files.get(caller[1], "")):
+        return int(caller[2]) or None
+    return None
 
 
 _SASS_PLACE = re.compile(r'^\s*//## File "([^"]*)", line (\d+)')
@@ -186,7 +199,7 @@ def sass_lines(text: str, ptx: Lines) -> Lines:
             if found[1] == PTX_FILE:
                 by_ptx = ptx.get(int(found[2]))
             else:
-                own = found[1].rpartition("/")[2] == CANDIDATE
+                own = _is_own(found[1])
                 direct = int(found[2]) if own else None
         elif _SASS_INSTRUCTION.match(line) and (source := by_ptx or direct):
             lines[number] = source

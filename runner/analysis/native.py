@@ -22,7 +22,7 @@ FLAGS = (*(flag for flag in cpp.FLAGS if flag != "-shared"), "-S", "-g1")
 ASSEMBLY_BYTES = 32 << 20
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+(?:"[^"]*"\s+)?"([^"]*)"')
 _PLACE = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)")
-_ERROR = re.compile(rf"{re.escape(SOURCE)}:(\d+):\d+: (?:fatal )?error: [^\n]*")
+_ERROR = re.compile(rf"{re.escape(SOURCE)}:(\d+):\d+: (?:fatal )?error: ([^\n]*)")
 
 
 class DoesNotCompile(Exception):
@@ -41,29 +41,41 @@ def cpp_levels(
     if compiler is None:
         raise MissingCompiler("g++ is not on this machine.", "Install it.")
     (folder / SOURCE).write_text(source, encoding="utf-8")
-    argv = sandbox.limited(
-        [compiler, *FLAGS, "-fdiagnostics-color=never", SOURCE, "-o", ASSEMBLY],
-        cpu_s=math.ceil(limits.compile_s),
-        memory_bytes=cpp.MEMORY_BYTES,
-        file_bytes=cpp.FILE_BYTES,
-    )
-    finished = processes.run(
-        sandbox.command(argv, folder, writable=True),
-        deadline_s=limits.compile_s,
-        output_bytes=cpp.OUTPUT_BYTES,
-        folder=folder,
-        environment=sandbox.environment(folder, {"LC_ALL": "C"}),
-        cancel=cancel,
-    )
+    argv = [compiler, *FLAGS, "-fdiagnostics-color=never", SOURCE, "-o", ASSEMBLY]
+    finished = run_tool(argv, folder, limits, cancel)
     if finished.timed_out:
         raise DoesNotCompile(f"g++ was stopped after {limits.compile_s:g} s", None)
     if finished.status != 0:
         found = _ERROR.search(finished.output)
-        words = found[0] if found else finished.output[-2000:]
+        words = found[2] if found else finished.output[-2000:]
         raise DoesNotCompile(words, int(found[1]) if found else None)
     with (folder / ASSEMBLY).open("rb") as file:
         text = file.read(ASSEMBLY_BYTES).decode("utf-8", errors="replace")
     return Levels("host", "host", (Level("asm", text, assembly_lines(text)),))
+
+
+def run_tool(
+    argv: list[str],
+    folder: Path,
+    limits: Limits,
+    cancel: threading.Event | None,
+    output_bytes: int = cpp.OUTPUT_BYTES,
+) -> processes.Finished:
+    """One compiler or disassembler on a candidate's file, in the sandbox. Raises Cancelled."""
+    limited = sandbox.limited(
+        argv,
+        cpu_s=math.ceil(limits.compile_s),
+        memory_bytes=cpp.MEMORY_BYTES,
+        file_bytes=cpp.FILE_BYTES,
+    )
+    return processes.run(
+        sandbox.command(limited, folder, writable=True),
+        deadline_s=limits.compile_s,
+        output_bytes=output_bytes,
+        folder=folder,
+        environment=sandbox.environment(folder, {"LC_ALL": "C"}),
+        cancel=cancel,
+    )
 
 
 def assembly_lines(text: str) -> Lines:

@@ -117,7 +117,10 @@ def resources(
     """Counts one kernel. `launches` are those of this kernel, in order; there may be none."""
     instructions = sass.parse(levels.level("sass"))
     scalars = launches[0].scalars if launches else {}
-    module = ttgir.read(levels.level("ttgir"), scalars, launches[0].grid if launches else (1, 1, 1))
+    module = ttgir.Module()
+    if kernel.ttgir:
+        grid = launches[0].grid if launches else (1, 1, 1)
+        module = ttgir.read(levels.level("ttgir"), scalars, grid)
     registers, static = _number(_REGISTERS, kernel.ptxas), _number(_STATIC, kernel.ptxas)
     spills = _SPILLS.search(kernel.ptxas)
     usage = Usage(registers, _threads(kernel, levels), static + kernel.shared)

@@ -357,9 +357,56 @@ def test_cpp_that_does_not_compile_names_the_line() -> None:
     assert (finding.source.file, finding.source.line) == ("mine.cpp", 5)
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is not None, reason="there is an nvcc on this machine")
+CUDA = """
+__device__ inline float twice(float v) { return v * 2.0f; }
+__global__ void __launch_bounds__(512) plain(const float *x, float *y, long N) {
+    __shared__ float part[512];
+    long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
+    part[threadIdx.x] = i < N ? x[i] : 0.0f;
+    __syncthreads();
+    if (i < N) y[i] = twice(part[threadIdx.x ^ 1]);
+}
+__global__ void indexed(const float *x, float *y, int n) {
+    float local[64];
+    for (int i = 0; i < 64; ++i) local[i] = x[i];
+    for (int i = 0; i < n; ++i) local[(i * 7) & 63] += x[i];
+    y[threadIdx.x] = local[n & 63];
+}
+"""
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc here")
+
+
+@needs_nvcc
+@pytest.mark.parametrize("target", list(TARGETS))
+def test_cuda_kernels_are_compiled_and_counted_without_a_gpu(target: str) -> None:
+    report = analyze(AnalysisSpec("softmax", CUDA, language="cuda", target=target))
+    assert report.analysis.verdict is AnalysisVerdict.review
+    plain, indexed = report.analysis.resources["kernels"]
+    assert (indexed["threads"], indexed["stack_bytes"]) == (256, 256)
+    assert (plain["kernel"], plain["line"], plain["threads"]) == ("plain", 3, 512)
+    assert plain["static_shared_bytes"] in (2048, 2048 + 1024)
+    assert plain["barriers"] == 1
+    lines = {access["line"] for access in plain["accesses"]}
+    assert lines == {6, 8}
+    assert {each.kind for each in report.analysis.findings} == {FindingKind.local_memory}
+    assert {each.source.line for each in report.analysis.findings if each.source} == {12, 13, 14}
+    assert "indexed has no __launch_bounds__" in " ".join(report.analysis.scope)
+    assert [level.name for level in report.levels[0].levels] == ["ptx", "sass"]
+
+
+@needs_nvcc
+def test_cuda_that_does_not_compile_names_the_line() -> None:
+    report = analyze(
+        AnalysisSpec("softmax", CUDA.replace("twice(part", "no(part"), language="cuda")
+    )
+    (finding,) = report.analysis.findings
+    assert (report.analysis.verdict, finding.kind) == ("error", "compile_error")
+    assert (finding.source and finding.source.line) == 8
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is not None, reason="there is an nvcc here")
 def test_cuda_without_nvcc_says_so() -> None:
-    report = analyze(AnalysisSpec("softmax", "", language="cuda"))
+    report = analyze(AnalysisSpec("softmax", CUDA, language="cuda"))
     assert report.analysis.verdict is AnalysisVerdict.incomplete
     assert report.analysis.findings[0].kind is FindingKind.missing_tool
     assert "nvcc" in report.analysis.reason
