@@ -25,7 +25,8 @@ from runner.analysis.interpreter_values import (
     not_a_number,
     numbers,
 )
-from runner.analysis.memory import Element, Memory
+from runner.analysis.memory import Memory
+from runner.analysis.memory_allocation import Element
 
 ir = original._ir
 ORDERING = {
@@ -75,6 +76,11 @@ class Builder(original.InterpreterBuilder):
     def get_bf16(self, value: float) -> TensorHandle:
         return handle_of(np.array([value], dtype=np.float64), tl.bfloat16)
 
+    def get_all_ones_value(self, type: Any) -> TensorHandle:
+        storage = _get_np_dtype(type)
+        ones = np.frombuffer(b"\xff" * storage.itemsize, dtype=storage)
+        return TensorHandle(ones if storage != np.bool_ else np.array([True]), type.scalar)
+
     # arithmetic
 
     def binary_op(self, lhs: TensorHandle, rhs: TensorHandle, op: Any) -> TensorHandle:
@@ -93,7 +99,8 @@ class Builder(original.InterpreterBuilder):
             return _result(op(numbers(lhs), numbers(rhs), numbers(other)), other.dtype.scalar)
 
     def create_select(self, cond: TensorHandle, lhs: TensorHandle, rhs: TensorHandle) -> Any:
-        return TensorHandle(np.where(cond.data, lhs.data, rhs.data), lhs.dtype.scalar)
+        other = rhs.data.astype(lhs.data.dtype, copy=False)  # bits of either sign may meet here
+        return TensorHandle(np.where(cond.data, lhs.data, other), lhs.dtype.scalar)
 
     def create_minnumf(self, lhs: TensorHandle, rhs: TensorHandle) -> TensorHandle:
         return self.binary_op(lhs, rhs, np.fmin)

@@ -213,6 +213,10 @@ def _first_configuration(simulation: Simulation) -> Any:
 class Rewriter(original.ASTTransformer):
     """`and`, `or` and `not` of tensors mean what the compiler makes of them."""
 
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        node.value = self.visit(node.value)  # the original leaves it as it is
+        return super().visit_Assign(node)
+
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)
         name = "both" if isinstance(node.op, ast.And) else "either"
@@ -235,21 +239,21 @@ _NO_ARGUMENTS = ast.arguments([], [], None, [], [], None, [])
 
 
 def both(first: Any, second: Any) -> Any:
-    if not isinstance(first, tl.core.tensor):
+    if not _is_value(first):
         return second() if first else first
     other = second()
     return first.logical_and(other) if _is_value(other) else (first if other else other)
 
 
 def either(first: Any, second: Any) -> Any:
-    if not isinstance(first, tl.core.tensor):
+    if not _is_value(first):
         return first if first else second()
     other = second()
     return first.logical_or(other) if _is_value(other) else (other if other else first)
 
 
 def opposite(value: Any) -> Any:
-    return value.logical_not() if isinstance(value, tl.core.tensor) else not value
+    return original.interpreter_semantic.not_(value) if _is_value(value) else not value
 
 
 def _is_value(value: Any) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,19 @@ UNWRITTEN, HOST = 0, 1  # accesses before the first of any kernel
 TAG = 1 << 60  # no address of a real process has this bit
 WINDOW_BITS = 40  # each allocation lies in the middle of a window of its own: 1 TiB
 POISON = 0xFF
+
+
+@dataclass(frozen=True)
+class Element:
+    """What is accessed: its storage, bits that no honest value has, and bits as numbers."""
+
+    storage: Any
+    poison: Any
+    numbers: Callable[[Array], Array]
+
+    def words(self, bits: Any) -> str:
+        value = self.numbers(np.atleast_1d(np.asarray(bits, dtype=self.storage)))[0]
+        return f"{value:.6g}" if value.dtype.kind == "f" else str(value)
 
 
 class View:
@@ -59,6 +74,7 @@ class Allocation:
         self.bytes: Array = np.frombuffer(raw, dtype=np.uint8)
         self.granule = max(1, view.itemsize)
         self.writer = self._shadow(HOST)
+        self.plain = self._shadow(HOST)  # the last writer that was not atomic
         self.reader = self._shadow(HOST)
         self.many = np.zeros(len(self.writer), dtype=bool)
         self._typed: dict[Any, Array] = {}
@@ -80,7 +96,7 @@ class Allocation:
         times = self.granule // width
         self.granule = width
         length = -(-self.nbytes // width)
-        for name in ("writer", "reader", "many"):
+        for name in ("writer", "plain", "reader", "many"):
             setattr(self, name, np.repeat(getattr(self, name), times)[:length])
 
     def granules(self, offsets: Array, width: int) -> Array:
@@ -119,15 +135,24 @@ class Allocation:
     def aligned(offsets: Array, storage: Any) -> bool:
         return storage.itemsize == 1 or not (offsets % storage.itemsize).any()
 
-    def of_tensor(self, tensor: Any, shadow: Array) -> Array:
-        """The shadow as the tensor sees it: [*shape, parts of an element], in place."""
+    def of_tensor(self, tensor: Any) -> Array:
+        """The last writers as the tensor sees them: [*shape, parts of an element], in place."""
         view = View(tensor)
         if view.itemsize % self.granule or view.start % self.granule:
             self.refine(math.gcd(math.gcd(view.itemsize, view.start), self.granule))
-            return self.of_tensor(tensor, self.writer)
+            return self.of_tensor(tensor)
         parts = view.itemsize // self.granule
-        steps = [stride * parts * shadow.itemsize for stride in view.strides]
-        first = shadow[view.start // self.granule :]
+        steps = [stride * parts * self.writer.itemsize for stride in view.strides]
+        first = self.writer[view.start // self.granule :]
         return np.lib.stride_tricks.as_strided(
-            first, (*view.shape, parts), (*steps, shadow.itemsize)
+            first, (*view.shape, parts), (*steps, self.writer.itemsize)
         )
+
+
+@dataclass(frozen=True)
+class Part:
+    """Lanes of one access that lie in one allocation; `lanes` None means all that are active."""
+
+    allocation: Allocation
+    offsets: Array
+    lanes: Array | None

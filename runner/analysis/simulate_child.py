@@ -179,12 +179,12 @@ def _report(run: Run, simulation: Simulation, questions: Questions, seconds: flo
             Launched(each.kernel, each.grid, each.programs, each.simulated)
             for each in simulation.launches
         ),
-        sightings=tuple(memory.sightings.values()),
+        sightings=tuple(memory.sightings.found.values()),
         notes=tuple(Note(text, line, n) for (text, line), n in memory.notes.items()),
         tuned=tuple(simulation.tuned),
         assumed=tuple(questions.asked),
         undefined_lines=tuple(sorted(memory.undefined_lines)),
         stored_at=tuple(run.stored_at),
-        duplicates=memory.duplicates,
+        duplicates=memory.races.duplicates,
         seconds=seconds,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from runner.analysis.memory import Sighting
+from runner.analysis.memory_sightings import Sighting
 
 
 class TroubleKind(StrEnum):

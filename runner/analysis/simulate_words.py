@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernels.catalog import Case
 from runner import sandbox
 from runner.analysis.findings import Finding, FindingKind, Severity, Source
-from runner.analysis.memory import Sighting
+from runner.analysis.memory_sightings import Sighting
 from runner.analysis.simulate_report import Report, Trouble, TroubleKind
 
 KINDS = {

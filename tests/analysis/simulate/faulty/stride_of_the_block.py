@@ -1,0 +1,25 @@
+# faulty: softmax · expect: out_of_bounds_read@14, out_of_bounds_write@18
+# Rows are addressed by the padded length.
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax(x_ptr, y_ptr, M, N, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    column = tl.arange(0, BLOCK)[None, :]
+    mask = (row < M) & (column < N)
+    place = row * BLOCK + column
+    x = tl.load(x_ptr + place, mask=mask, other=-float("inf"))
+    x = x.to(tl.float32)
+    e = tl.exp(x - tl.max(x, axis=1, keep_dims=True))
+    y = e / tl.sum(e, axis=1, keep_dims=True)
+    tl.store(y_ptr + place, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+def run(x: torch.Tensor) -> torch.Tensor:
+    M, N = x.shape
+    y = torch.empty_like(x)
+    softmax[(triton.cdiv(M, 8),)](x, y, M, N, ROWS=8, BLOCK=triton.next_power_of_2(N))
+    return y

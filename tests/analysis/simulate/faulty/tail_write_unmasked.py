@@ -1,0 +1,20 @@
+# faulty: vector_add · expect: out_of_bounds_write@13
+# The loads are masked, the store is not.
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add(a_ptr, b_ptr, c_ptr, N, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    a = tl.load(a_ptr + i, mask=i < N, other=0.0)
+    b = tl.load(b_ptr + i, mask=i < N, other=0.0)
+    tl.store(c_ptr + i, a + b)
+
+
+def run(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    c = torch.empty_like(a)
+    N = a.numel()
+    add[(triton.cdiv(N, 4096),)](a, b, c, N, BLOCK=4096)
+    return c
