@@ -6,6 +6,7 @@ read to tell an overtaken consumer from a reader that did not wait, and a wrong 
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -102,7 +103,7 @@ class _Reader:
                 f" read of {place} that line {reader.line} started is done, so line"
                 f" {writer.line} overwrites it",
             )
-        return self._count_of_last_wait(writer) or Blame(
+        return self._miscounted(writer, reader) or Blame(
             FindingKind.phase_overtaken,
             writer,
             f"{_does(writer)} while the read of {place} that line {reader.line} started"
@@ -111,13 +112,14 @@ class _Reader:
 
     def _released_early(self, writer: Event, reader: Event) -> Event | None:
         """The arrival by the reader's partition, after the read began, that let the writer on."""
-        wait = self._last_wait(writer)
-        if wait is None or writer.process == reader.process:
+        if writer.process == reader.process:
             return None
+        awaited = self._awaited(writer)
         for step in self._since(reader):
-            same = step.event.barrier == wait.barrier
-            if same and step.event.kind is Kind.arrive and step.event.process == reader.process:
-                return step.event
+            event = step.event
+            mine = event.process == reader.process and event.kind is Kind.arrive
+            if mine and event.barrier in awaited:
+                return event
         return None
 
     def _read_too_early(self, reader: Event, writer: Event) -> Blame:
@@ -130,7 +132,7 @@ class _Reader:
                 f"the wait passes on a stale phase of {_bar(stale)}, and line {reader.line}"
                 f" reads {place} before line {writer.line} has filled it",
             )
-        if writer.process != reader.process and self._unread(reader, writer):
+        if writer.process != reader.process and self._unread(reader):
             early = self._released_unread(writer, reader)
             if early is not None:
                 return Blame(
@@ -139,7 +141,7 @@ class _Reader:
                     f"{_bar(early)} is signalled before line {reader.line} has read {place}, so"
                     f" line {writer.line} overwrites it",
                 )
-            return self._count_of_last_wait(writer) or Blame(
+            return self._miscounted(writer, reader) or Blame(
                 FindingKind.phase_overtaken,
                 writer,
                 f"{_does(writer)} before line {reader.line} of"
@@ -154,11 +156,11 @@ class _Reader:
 
     def _released_unread(self, writer: Event, reader: Event) -> Event | None:
         """The arrival between the reader's wait and its read that let the writer on."""
-        wait = self._last_wait(writer)
+        awaited = self._awaited(writer)
         for event in reversed(self.program.processes[reader.process].events[: reader.index]):
-            if event.kind is Kind.wait or wait is None:
+            if event.kind is Kind.wait:
                 return None
-            if event.kind is Kind.arrive and event.barrier == wait.barrier:
+            if event.kind is Kind.arrive and event.barrier in awaited:
                 return event
         return None
 
@@ -179,29 +181,25 @@ class _Reader:
         )
 
     def _stale_wait(self, reader: Event, writer: Event) -> Event | None:
-        """The reader's wait on the writer's barrier that passed without this write's phase."""
+        """The reader's wait for this write, if the phase that it passed on was an earlier one."""
         barriers = self._signals(writer)
-        for step in reversed(self.trace):
-            event = step.event
-            if step.completes or event.process != reader.process:
-                continue
+        for event in reversed(self.program.processes[reader.process].events[: reader.index]):
             if event.kind is Kind.wait and event.barrier in barriers:
-                started = self._position(writer)
-                after = started is not None and self._position(event, started) is not None
-                return event if after or not self._filled_before(event, reader) else None
-            if event is not reader and _touch(event, reader):
-                return None  # an earlier read of the slot: the wait before it was for that
+                return event if self._is_stale(event) else None
+            if _touch(event, reader):
+                return None  # an earlier access to the slot: the wait before it was for that
         return None
 
-    def _filled_before(self, wait: Event, reader: Event) -> bool:
-        """Whether something had been written to the reader's slot when the wait passed."""
-        for step in self.trace:
-            if step.event is wait:
-                return False
-            done = step.completes or step.event.kind is Kind.write
-            if done and _overlap(step.event.writes, reader.reads):
-                return True
-        return False
+    def _is_stale(self, wait: Event) -> bool:
+        """Whether a wait for data passed on the phase of the wait before it, or on none at all."""
+        earlier = self.program.processes[wait.process].events[: wait.index + 1]
+        parities = [e.parity for e in earlier if e.kind is Kind.wait and e.barrier == wait.barrier]
+        if len(parities) > 1 and parities[-1] == parities[-2]:
+            return True
+        rounds = 1 + sum(a != b for a, b in itertools.pairwise(parities))
+        step = next((step for step in self.trace if step.event is wait), None)
+        phase = step.before.phases[step.barrier] if step else None
+        return phase is not None and phase.completed < rounds
 
     def _signals(self, writer: Event) -> set[Barrier | None]:
         """The barriers by which others can learn that this write is done."""
@@ -210,18 +208,22 @@ class _Reader:
         later = self.program.processes[writer.process].events[writer.index :]
         return {event.barrier for event in later if event.kind in _ARRIVING}
 
-    def _unread(self, reader: Event, writer: Event) -> bool:
-        """Whether the slot held something for the reader when this write came."""
+    def _unread(self, reader: Event) -> bool:
+        """Whether the slot held something that the reader had not read when it was overwritten."""
         for step in reversed(self.trace):
             event = step.event
-            if event is writer:
+            if step.completes:
                 continue
-            if event.process == reader.process and _touch(event, reader) and event.reads:
+            if event.process == reader.process and _overlap(event.reads, reader.reads):
                 return False
-            filled = step.completes or event.kind is Kind.write
-            if filled and _overlap(event.writes, reader.reads):
+            if _overlap(event.writes, reader.reads) and not self._runs(event):
                 return True
         return False
+
+    def _runs(self, event: Event) -> bool:
+        """Whether what the event started is not known to be done."""
+        number = self.program.events().index(event)
+        return number in self.violation.state.busy
 
     def _guards(self, wait: Event, reader: Event) -> bool:
         """Whether the barrier waited on is one that a writer of the reader's slot signals."""
@@ -232,15 +234,20 @@ class _Reader:
 
     # Counts
 
-    def _count_of_last_wait(self, writer: Event) -> Blame | None:
-        """The writer went on too early because its barrier counts fewer arrivals than come."""
-        wait = self._last_wait(writer)
-        if wait is None or wait.barrier is None:
-            return None
-        tally = _tally(self.program, wait.barrier)
-        if tally.init is None or tally.arrivals <= tally.expected:
-            return None
-        return Blame(FindingKind.arrival_mismatch, tally.init, tally.words(wait.barrier))
+    def _miscounted(self, writer: Event, reader: Event) -> Blame | None:
+        """The writer went on too early because a barrier counts fewer arrivals than come."""
+        for barrier in self._awaited(writer):
+            tally = _tally(self.program, barrier)
+            mine = reader.process in tally.processes
+            if mine and tally.init is not None and tally.arrivals > tally.expected:
+                return Blame(FindingKind.arrival_mismatch, tally.init, tally.words(barrier))
+        return None
+
+    def _awaited(self, event: Event) -> list[Barrier]:
+        """The barriers that the event's partition has waited for, the latest first."""
+        earlier = self.program.processes[event.process].events[: event.index]
+        waits = (e.barrier for e in reversed(earlier) if e.kind is Kind.wait)
+        return list(dict.fromkeys(barrier for barrier in waits if barrier is not None))
 
     def _over_arrival(self, event: Event) -> Blame:
         assert event.barrier is not None
@@ -325,18 +332,17 @@ class _Reader:
         )
 
     def _culprit(self, blocked: list[Event]) -> Event:
-        """Of the waits that hold each other up, the one that nobody would ever end; else the
-        producer's, for in a ring it is the first phase of the empty slots that goes wrong."""
+        """Of the waits that hold each other up, the one that nobody would ever end; else that of
+        the partition that would write what another one is to read: it has to go first."""
         for event in blocked:
             if not any(later.barrier == event.barrier for later in self._remaining()):
                 return event
-        producers = [
-            event
-            for event in blocked
-            if next((e.kind for e in self._after(event) if e.accesses), None)
-            in (Kind.tma_load, Kind.write, Kind.cp_async)
-        ]
-        return (producers or blocked)[0]
+        nexts = [next((e for e in self._after(event) if e.accesses), None) for event in blocked]
+        read = {view.buffer for event in nexts if event for view in event.reads}
+        for event, access in zip(blocked, nexts, strict=True):
+            if access and read & {view.buffer for view in access.writes}:
+                return event
+        return blocked[0]
 
     def _remaining(self) -> Iterator[Event]:
         for process, pc in zip(self.program.processes, self.violation.state.pcs, strict=True):
@@ -456,6 +462,7 @@ class _Tally:
     expect: Event | None
     copy: Event | None
     lines: tuple[int, ...]
+    processes: frozenset[int]
 
     @property
     def expected(self) -> int:
@@ -486,6 +493,7 @@ def _tally(program: Program, barrier: Barrier) -> _Tally:
         expects[0] if expects else None,
         copies[0] if copies else None,
         tuple(sorted({event.line for event in arriving})),
+        frozenset(event.process for event in arriving),
     )
 
 
@@ -522,8 +530,10 @@ def _does(event: Event) -> str:
             return f"writes {_names(event.writes)}"
         case Kind.read:
             return f"reads {_names(event.reads)}"
-        case Kind.mma | Kind.tc_mma:
-            return f"starts a product that reads {_names(event.reads)}"
+        case Kind.mma:
+            return f"starts a product of {_names(event.reads)}"
+        case Kind.tc_mma:
+            return f"starts a product of {_names(event.reads)} into {_names(event.writes)}"
         case Kind.init:
             return f"initialises {_bar(event)} for {event.amount}"
         case Kind.inval:
