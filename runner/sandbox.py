@@ -134,7 +134,7 @@ def _bubblewrap(folder: Path, *, cuda: bool, writable: bool) -> list[str]:
     argv += ["--setenv", "TMPDIR", str(SCRATCH)]
     hidden = [path for path, option in mounts.items() if option == "--tmpfs"]
     for path in _kernel_settings():
-        argv += ["--ro-bind", path, path]
+        argv += ["--ro-bind", str(path), str(path)]
     for path in [*map(Path, ("/", "/dev", "/dev/pts")), *hidden]:
         argv += ["--remount-ro", str(path)]
     if os.geteuid() == 0:  # one capability more, until the launcher has closed what root owns
@@ -181,10 +181,10 @@ def _tools() -> list[Path]:
     return found
 
 
-def _kernel_settings() -> list[str]:
+def _kernel_settings() -> list[Path]:
     """All of /proc that can be written but the processes, where CUDA names its threads."""
     entries = [e for e in os.scandir("/proc") if not e.name.isdigit() and not e.is_symlink()]
-    return sorted(e.path for e in entries if e.is_dir() or e.stat().st_mode & 0o222)
+    return sorted(Path(e.path) for e in entries if e.is_dir() or e.stat().st_mode & 0o222)
 
 
 @functools.cache
@@ -276,6 +276,8 @@ def limit_this_process(
     _limit(resource.RLIMIT_CPU, cpu_s)
     if address_space_bytes is not None:
         _limit(resource.RLIMIT_AS, _address_space_now() + address_space_bytes)
+    with contextlib.suppress(OSError):  # who fills the memory by many processes is killed first
+        Path("/proc/self/oom_score_adj").write_text("1000")
     seccomp.install()
 
 

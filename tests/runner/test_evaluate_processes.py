@@ -17,7 +17,7 @@ from runner import sandbox
 from runner.evaluate import Cancelled, evaluate, keeper
 from runner.results import Evaluation, Verdict
 from runner.spec import EvaluationSpec, Limits
-from tests.runner.candidates import PYTHON, cpp, judge
+from tests.runner.candidates import PYTHON, cpp, failed_checks, judge
 
 PATIENCE_S = 20.0  # for the kernel and this machine to take a killed tree apart
 
@@ -90,8 +90,7 @@ def test_a_process_that_forks_twice_and_leaves_its_session_is_killed() -> None:
     name = f"esc{os.getpid()}"
     evaluation = judge(cpp(before=ESCAPE.replace("ESCAPEE", name)))
     assert evaluation.verdict is Verdict.passed
-    failed = [check for check in evaluation.integrity if not check.passed]
-    assert [check.check for check in failed] == ["process_tree_clean"]
+    assert failed_checks(evaluation) == ["process_tree_clean"]
     assert processes_named(name) == []
 
 
@@ -280,6 +279,11 @@ def test_a_candidate_holds_no_descriptor_but_its_channel_and_its_output() -> Non
     lines = judge(source, "triton").output.split("\n")
     assert lines[:4] == ["0 /dev/null", "1 pipe", "2 pipe", "3 socket"]
     assert lines[4:] == [""]
+
+
+def test_a_candidate_is_killed_before_others_when_memory_runs_out() -> None:
+    evaluation = judge(f"print(open('/proc/self/oom_score_adj').read())\n{PYTHON}", "triton")
+    assert evaluation.output.split() == ["1000"]
 
 
 @isolated
