@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from runner.analysis.findings import (
 )
 from runner.analysis.levels import Levels, levels_of
 from runner.analysis.native import DoesNotCompile, cpp_levels
+from runner.analysis.protocol import Limits, examine_protocol, synchronises
 from runner.analysis.request import AnalysisSpec, Request
 from runner.analysis.resources import KernelResources, resources
 from runner.analysis.shortfall import shortfall_of
@@ -38,6 +39,7 @@ from runner.wire import to_json
 
 __all__ = ["AnalysisSpec", "Report", "analyze"]
 NO_FIT = FindingKind.does_not_fit
+SEARCH = Limits(configurations=128, states=100_000)  # of a kernel's barriers: a second or two
 
 
 @dataclass(frozen=True)
@@ -69,9 +71,8 @@ def _native(request: Request) -> Report:
     """C++ and CUDA C++: compiled as they are, for nothing launches them here."""
     try:
         with work_folder() as folder:
-            return (
-                _cpp(request, folder) if request.spec.language == "cpp" else _cuda(request, folder)
-            )
+            compiled = {"cpp": _cpp, "cuda": _cuda}[request.spec.language]
+            return compiled(request, folder)
     except MissingCompiler as error:
         verdict = AnalysisVerdict.incomplete
         finding = Finding(FindingKind.missing_tool, Severity.warning, str(error))
@@ -142,6 +143,10 @@ def _report(request: Request, witness: Witness) -> Report:
     findings = [finding for each in found for finding in advise(each, request.spec.file)]
     findings += advise_case(request.case, found, request.spec.file)
     shortfall = shortfall_of(request, captured, witness.output)
+    searched = _protocols(request, captured)
+    for each in searched:
+        findings += each.findings
+        shortfall.admit(each)
     seen = {finding.kind for finding in findings}
     # Triton's own refusal of a kernel that does not fit says less than ours.
     findings += [each for each in shortfall.findings if each.kind not in seen & {NO_FIT}]
@@ -150,7 +155,7 @@ def _report(request: Request, witness: Witness) -> Report:
         verdict=verdict,
         reason=shortfall.reason or _summary(findings),
         findings=tuple(findings),
-        scope=_scope(request, captured),
+        scope=(*_scope(request, captured), *(line for each in searched for line in each.scope)),
         resources=_document(request, found),
     )
     return Report(analysis, levels)
@@ -162,6 +167,25 @@ def _resources(
     kernel = captured.kernels[position]
     launches = tuple(each for each in captured.launches if each.key == kernel.key)
     return resources(kernel, levels, launches, request.target)
+
+
+def _protocols(request: Request, captured: Captured) -> list[Analysis]:
+    """The barriers of Gluon kernels, which their author placed; those of Triton are its own."""
+    explicit = [each for each in captured.kernels if not each.ttir and synchronises(each.ttgir)]
+    return [
+        _renamed(examine_protocol(each.ttgir, each.name, SEARCH), each.name, request.spec.file)
+        for each in explicit
+    ]
+
+
+def _renamed(found: Analysis, kernel: str, file: str) -> Analysis:
+    """Lines are of the candidate's file already; its name is the one that the reader knows."""
+    findings = tuple(
+        replace(each, source=each.source and Source(file, each.source.line))
+        for each in found.findings
+    )
+    scope = tuple(f"barriers of {kernel}: {line}" for line in found.scope)
+    return replace(found, findings=findings, scope=scope)
 
 
 def _document(request: Request, found: tuple[KernelResources, ...]) -> dict[str, Any]:

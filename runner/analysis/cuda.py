@@ -83,9 +83,7 @@ def _listing(folder: Path, limits: Limits, cancel: threading.Event | None) -> st
 def _kernels(ptx: str, listing: str, log: str, cubin: bytes) -> Compiled:
     lines = ptx_lines(ptx)
     sections = _split(_SECTION, listing)
-    logs = _split(
-        re.compile(r"^ptxas info\s+: Compiling entry function '(\w+)'", re.MULTILINE), log
-    )
+    logs = _split(_LOG, log)
     kernels, unbounded = [], []
     for found in _ENTRY.finditer(ptx):
         name = plain_name(found[1])

@@ -6,7 +6,14 @@ import re
 from dataclasses import dataclass, field
 
 from runner.analysis.captured import Captured, Trouble, TroubleKind
-from runner.analysis.findings import AnalysisVerdict, Finding, FindingKind, Severity, Source
+from runner.analysis.findings import (
+    Analysis,
+    AnalysisVerdict,
+    Finding,
+    FindingKind,
+    Severity,
+    Source,
+)
 from runner.analysis.request import Request
 
 
@@ -23,6 +30,11 @@ class Shortfall:
         self.findings.append(finding)
         if verdict is AnalysisVerdict.error or (verdict and self.verdict is None):
             self.verdict, self.reason = verdict, finding.message
+
+    def admit(self, part: Analysis) -> None:
+        """A part that was not looked at in full makes the whole incomplete."""
+        if part.verdict is AnalysisVerdict.incomplete and self.verdict is None:
+            self.verdict, self.reason = part.verdict, part.reason
 
 
 def shortfall_of(request: Request, captured: Captured, output: str) -> Shortfall:

@@ -33,7 +33,8 @@ class Station(keeper.Zygote):
         self.folder = keeper.WorkFolder()
         self.lock = threading.Lock()
         self.owner = os.getpid()
-        self.ready = False
+        self.ready, self.ready_bytes = False, 0
+        self.kept: keeper.Child | None = None
         self.control, theirs = Channel.pair()
         argv = [sys.executable, "-P", "-m", __name__, "--control", str(theirs.fileno())]
         if sandbox.isolation().usable:

@@ -181,6 +181,72 @@ def test_gluon_kernels_are_captured_and_their_layouts_are_judged() -> None:
     assert places == {line_of(GLUON, "gl.store(")}
 
 
+BARRIERS = """
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+@gluon.jit
+def produce(x_desc, tiles, full, empty, steps, STAGES: gl.constexpr):
+    for step in range(steps):
+        slot, phase = step % STAGES, (step // STAGES) & 1
+        mbarrier.wait(empty.index(slot), phase ^ 1)
+        mbarrier.expect(full.index(slot), x_desc.block_type.nbytes)
+        tma.async_copy_global_to_shared(x_desc, [step * 64, 0], full.index(slot), tiles.index(slot))
+
+@gluon.jit
+def consume(y_ptr, tiles, full, empty, steps, STAGES: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
+    row = gl.arange(0, 64, gl.SliceLayout(1, layout))[:, None]
+    column = gl.arange(0, 64, gl.SliceLayout(0, layout))[None, :]
+    total = gl.zeros([64, 64], gl.bfloat16, layout)
+    for step in range(steps):
+        slot, phase = step % STAGES, (step // STAGES) & 1
+        mbarrier.wait(full.index(slot), phase)
+        total += tiles.index(slot).load(layout)
+        mbarrier.arrive(empty.index(slot), count=1)
+    gl.store(y_ptr + row * 64 + column, total)
+
+@gluon.jit
+def ring(x_desc, y_ptr, steps, STAGES: gl.constexpr):
+    tiles = gl.allocate_shared_memory(gl.bfloat16, [STAGES, 64, 64], x_desc.layout)
+    full = mbarrier.allocate_mbarrier(batch=STAGES)
+    empty = mbarrier.allocate_mbarrier(batch=STAGES)
+    for slot in gl.static_range(STAGES):
+        mbarrier.init(full.index(slot), count=1)
+        mbarrier.init(empty.index(slot), count=1)
+    gl.warp_specialize(
+        [
+            (consume, (y_ptr, tiles, full, empty, steps, STAGES)),
+            (produce, (x_desc, tiles, full, empty, steps, STAGES)),
+        ],
+        [1],
+        [24],
+    )
+
+def run(x):
+    layout = gl.NVMMASharedLayout.get_default_for([64, 64], gl.bfloat16)
+    x_desc = TensorDescriptor.from_tensor(x, [64, 64], layout)
+    y = torch.empty((64, 64), dtype=x.dtype, device=x.device)
+    ring[(1,)](x_desc, y, 5, 3, num_warps=4)
+    return y
+"""
+
+
+def test_the_barriers_of_a_gluon_kernel_are_searched_with_it() -> None:
+    sound = analysed(BARRIERS)
+    assert sound.analysis.verdict is AnalysisVerdict.clean, sound.analysis.reason
+    assert any(line.startswith("barriers of ring: ") for line in sound.analysis.scope)
+    (kernel,) = sound.analysis.resources["kernels"]
+    assert (kernel["threads"], kernel["tma"]) == (256, {"UTMALDG.2D": 1})
+    # Without the last arrival nobody ever hands a slot back.
+    broken = BARRIERS.replace("mbarrier.arrive(empty.index(slot), count=1)", "pass")
+    (finding,) = analysed(broken).analysis.findings
+    assert finding.kind is FindingKind.deadlock
+    assert (finding.source and finding.source.line) == line_of(broken, "wait(empty")
+
+
 # What the candidate does → verdict, kind, and words of the line that must be named.
 FAILING: dict[str, tuple[str, AnalysisVerdict, FindingKind, str | None]] = {
     "syntax": (
