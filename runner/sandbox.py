@@ -53,7 +53,7 @@ FILE_BYTES = 1 << 30
 PROCESSES = 4096
 _LAUNCHER = (sys.executable, "-S", "-P", "-m", "runner.sandbox")
 _MS_RDONLY, _MS_NOSUID, _MS_REMOUNT, _MS_BIND = 1, 2, 32, 4096
-_CAPABILITY_VERSION = 0x2008_0522
+_CAPABILITY_VERSION, _CAP_SYS_ADMIN = 0x2008_0522, 1 << 21
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
@@ -122,6 +122,7 @@ def _bubblewrap(folder: Path, *, cuda: bool, writable: bool) -> list[str]:
     """The command becomes process 1 of its namespace: nothing inside can kill or outlive it."""
     argv = ["bwrap", "--die-with-parent", "--as-pid-1", "--unshare-net", "--unshare-pid"]
     argv += ["--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"]
+    argv += [] if _may_mount() else ["--unshare-user"]
     mounts = _mounts()
     for path, option in sorted(mounts.items()):  # outer folders first
         argv += [option, str(path)] if option == "--tmpfs" else [option, str(path), str(path)]
@@ -140,6 +141,12 @@ def _bubblewrap(folder: Path, *, cuda: bool, writable: bool) -> list[str]:
     if os.geteuid() == 0:  # one capability more, until the launcher has closed what root owns
         return [*argv, "--cap-add", "CAP_SYS_ADMIN", "--", *_LAUNCHER, "closed"]
     return [*argv, "--"]
+
+
+def _may_mount() -> bool:
+    """False for the root of most containers, who has to make a user namespace as others do."""
+    status = Path("/proc/self/status").read_text()
+    return bool(int(status.partition("CapEff:")[2].split()[0], 16) & _CAP_SYS_ADMIN)
 
 
 def _mounts() -> dict[Path, str]:
