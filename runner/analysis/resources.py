@@ -117,10 +117,7 @@ def resources(
     """Counts one kernel. `launches` are those of this kernel, in order; there may be none."""
     instructions = sass.parse(levels.level("sass"))
     scalars = launches[0].scalars if launches else {}
-    module = ttgir.Module()
-    if kernel.ttgir:
-        grid = launches[0].grid if launches else (1, 1, 1)
-        module = ttgir.read(levels.level("ttgir"), scalars, grid)
+    module = _module(kernel, levels, scalars, launches)
     registers, static = _number(_REGISTERS, kernel.ptxas), _number(_STATIC, kernel.ptxas)
     spills = _SPILLS.search(kernel.ptxas)
     usage = Usage(registers, _threads(kernel, levels), static + kernel.shared)
@@ -152,6 +149,16 @@ def resources(
         sizes=scalars,
         waves=tuple(dict.fromkeys(_wave(each, kernel, fits, target) for each in launches)),
     )
+
+
+def _module(
+    kernel: CompiledKernel, levels: Levels, scalars: dict[str, int], launches: tuple[Launch, ...]
+) -> ttgir.Module:
+    """What TTGIR tells, where the language has it."""
+    if not kernel.ttgir:
+        return ttgir.Module()
+    grid = launches[0].grid if launches else (1, 1, 1)
+    return ttgir.read(levels.level("ttgir"), scalars, grid)
 
 
 def _number(pattern: re.Pattern[str], text: str) -> int:

@@ -18,6 +18,7 @@ from triton.backends.compiler import GPUTarget
 from runner.analysis.targets import (
     MAX_THREADS_PER_BLOCK,
     REGISTERS,
+    STATIC_SHARED,
     WARP_SIZE,
     Target,
 )
@@ -199,7 +200,49 @@ def install(target: Target, recorder: Recorder) -> None:
     """Put the stand-ins into torch.cuda and triton.testing; the driver is set by the caller."""
     import triton.testing
 
-    properties = types.SimpleNamespace(
+    for name, value in _answers(target, recorder).items():
+        setattr(torch.cuda, name, value)
+    for name in ("synchronize", "set_device", "empty_cache", "init", "manual_seed", "set_stream"):
+        setattr(torch.cuda, name, lambda *arguments, **keywords: None)
+    for name, kind in {"Stream": Stream, "Event": Event, "CUDAGraph": Graph}.items():
+        setattr(torch.cuda, name, kind)
+    for name in ("stream", "device", "graph"):
+        setattr(torch.cuda, name, _inert)
+    for name in ("do_bench", "do_bench_cudagraph"):
+        setattr(triton.testing, name, once)
+
+
+def _answers(target: Target, recorder: Recorder) -> dict[str, Callable[..., Any]]:
+    """What torch.cuda says of the device; answers that depend on the board are noted."""
+
+    def of_the_board(question: str, value: Any) -> Callable[..., Any]:
+        def asked(*arguments: Any, **keywords: Any) -> Any:
+            recorder.assumed(question)
+            return value
+
+        return asked
+
+    memory = (target.memory_bytes, target.memory_bytes)
+    return {
+        "get_device_properties": of_the_board("device properties", _properties(target)),
+        "get_device_name": of_the_board("device name", target.board),
+        "mem_get_info": of_the_board("free memory", memory),
+        "get_device_capability": lambda *_, **__: divmod(target.capability, 10),
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "is_bf16_supported": lambda *_, **__: True,
+        "is_current_stream_capturing": lambda: False,
+        "device_count": lambda: 1,
+        "current_device": lambda: DEVICE.index,
+        "current_stream": Stream,
+        "default_stream": Stream,
+        "memory_allocated": lambda *_, **__: 0,
+    }
+
+
+def _properties(target: Target) -> types.SimpleNamespace:
+    """As `torch.cuda.get_device_properties` gives them."""
+    return types.SimpleNamespace(
         name=target.board,
         major=target.capability // 10,
         minor=target.capability % 10,
@@ -209,42 +252,8 @@ def install(target: Target, recorder: Recorder) -> None:
         warp_size=WARP_SIZE,
         regs_per_multiprocessor=REGISTERS,
         max_threads_per_multi_processor=target.warps_per_multiprocessor * WARP_SIZE,
-        shared_memory_per_block=48 * 1024,
+        shared_memory_per_block=STATIC_SHARED,
         shared_memory_per_block_optin=target.shared_per_block,
         shared_memory_per_multiprocessor=target.shared_per_multiprocessor,
         gcnArchName="",
     )
-
-    def answer(question: str, value: Any) -> Callable[..., Any]:
-        def asked(*arguments: Any, **keywords: Any) -> Any:
-            recorder.assumed(question)
-            return value
-
-        return asked
-
-    answers = {
-        "get_device_properties": answer("device properties", properties),
-        "get_device_name": answer("device name", target.board),
-        "get_device_capability": lambda *_, **__: divmod(target.capability, 10),
-        "mem_get_info": answer("free memory", (target.memory_bytes, target.memory_bytes)),
-        "is_available": lambda: True,
-        "is_initialized": lambda: True,
-        "is_bf16_supported": lambda *_, **__: True,
-        "is_current_stream_capturing": lambda: False,
-        "device_count": lambda: 1,
-        "current_device": lambda: 0,
-        "current_stream": Stream,
-        "default_stream": Stream,
-        "memory_allocated": lambda *_, **__: 0,
-    }
-    quiet = ("synchronize", "set_device", "empty_cache", "init", "manual_seed", "set_stream")
-    for name in quiet:
-        answers[name] = lambda *arguments, **keywords: None
-    for name, value in answers.items():
-        setattr(torch.cuda, name, value)
-    for name, kind in {"Stream": Stream, "Event": Event, "CUDAGraph": Graph}.items():
-        setattr(torch.cuda, name, kind)
-    for name in ("stream", "device", "graph"):
-        setattr(torch.cuda, name, _inert)
-    for name in ("do_bench", "do_bench_cudagraph"):
-        setattr(triton.testing, name, once)

@@ -16,8 +16,9 @@ REGISTER_UNIT = 256  # registers are given to a warp in pieces of this many
 PARTITIONS = 4  # each with its own quarter of the registers
 SHARED_UNIT = 128  # bytes
 SHARED_RESERVED = 1024  # bytes of every block that the system keeps for itself
-DEFAULT = "sm_90"
 KIB = 1024
+STATIC_SHARED = 48 * KIB  # what a block may have without asking for more
+DEFAULT = "sm_90"
 
 
 @dataclass(frozen=True)

@@ -10,30 +10,18 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from runner.analysis import layouts
+from runner.analysis.arithmetic import MAX_ELEMENTS, OPERATIONS, Pointer, Value, constant
 from runner.analysis.levels import Level
 from runner.analysis.targets import WARP_SIZE
 
-MAX_ELEMENTS = 1 << 17  # of one tensor; larger ones stay unknown
 MAX_LINE = 20_000  # characters; longer ones are not read
 SECTOR = 32  # bytes: what global memory is fetched in
 MAX_VECTOR = 16  # bytes a thread accesses at once
-
-Value = Any  # an int, an integer array, a Pointer, or None where it is not known
-
-
-@dataclass(frozen=True)
-class Pointer:
-    """Element offsets into one argument; `size` are the bytes of an element."""
-
-    base: str
-    offset: Value
-    size: int
 
 
 @dataclass(frozen=True)
@@ -74,7 +62,6 @@ class Module:
     accesses: list[Access] = field(default_factory=list)
 
 
-_ENCODING = re.compile(r"^#(\w+) = #(ttg|ttng)\.(\w+)<\{(.*)\}>$")
 _WARPS = re.compile(r'"ttg\.num-warps" = (\d+)')
 _ARGUMENT = re.compile(r"%(\w+): (!tt\.ptr<[^>]*>|!tt\.tensordesc<[^{]*?>>|i\d+)")
 _OPERATION = re.compile(
@@ -115,8 +102,8 @@ class _Reader:
 
     def _line(self, text: str) -> None:
         text = re.sub(r"\s*loc\((?:#loc\d*|unknown)\)\s*$", "", text)
-        if encoding := _ENCODING.match(text):
-            self.encodings[encoding[1]] = (encoding[3], encoding[4])
+        if encoding := layouts.DEFINITION.match(text):
+            self.encodings[encoding[1]] = (encoding[2], encoding[3])
         elif text.startswith("module"):
             self.warps = int(found[1]) if (found := _WARPS.search(text)) else self.warps
         elif "tt.func" in text:
@@ -157,7 +144,7 @@ class _Reader:
 
     def _evaluate(self, name: str, rest: str, operands: list[Value]) -> Value:
         if name == "arith.constant":
-            return _constant(rest)
+            return constant(rest)
         if name == "tt.get_program_id":
             return 0
         if name == "tt.get_num_programs":
@@ -166,11 +153,11 @@ class _Reader:
         if shape and math.prod(shape) > MAX_ELEMENTS:
             return None
         if name == "tt.make_range":
-            start, end = (int(_found(rf"{key} = (\d+)", rest)) for key in ("start", "end"))
+            start, end = (int(layouts.field(rf"{key} = (\d+)", rest)) for key in ("start", "end"))
             return np.arange(start, min(end, start + MAX_ELEMENTS), dtype=np.int64)
-        if any(operand is None for operand in operands) or name not in _OPERATIONS:
+        if any(operand is None for operand in operands) or name not in OPERATIONS:
             return None
-        return _OPERATIONS[name](rest, shape, operands)
+        return OPERATIONS[name](rest, shape, operands)
 
     def _dot(self, name: str, rest: str) -> None:
         shapes = re.findall(r"(?:tensor|memdesc)<((?:\d+x)+)(\w+)", rest.rpartition(" : ")[2])
@@ -197,7 +184,7 @@ class _Reader:
         pointer = operands[0] if operands else None
         argument = pointer.base if isinstance(pointer, Pointer) else ""
         sectors = ideal = 0
-        lanes = self._lanes(found[3] or "", shape, size)
+        lanes = layouts.lanes(found[3] or "", self.encodings, shape, max(1, MAX_VECTOR // size))
         if isinstance(pointer, Pointer) and lanes is not None:
             mask = self._mask(operation, rest)
             sectors, ideal = _sectors(pointer, shape, lanes, mask)
@@ -211,26 +198,6 @@ class _Reader:
             return self.values.get(named[1]) if named else None
         position = {"load": 1, "store": 2}.get(operation, len(operands))
         return self.values.get(operands[position]) if len(operands) > position else None
-
-    def _lanes(self, encoding: str, shape: tuple[int, ...], size: int) -> np.ndarray | None:
-        """Coordinates [lane, element, dimension] of what one instruction of warp 0 accesses."""
-        kind, fields = self._named(encoding)
-        vector = max(1, MAX_VECTOR // size)
-        if kind == "blocked":
-            return _blocked_lanes(fields, shape, vector)
-        if kind == "slice":
-            dropped = int(_found(r"dim = (\d+)", fields))
-            wider = (*shape[:dropped], 1, *shape[dropped:])
-            lanes = self._lanes(_found(r"parent = (#.*)$", fields), wider, size)
-            return None if lanes is None else np.delete(lanes, dropped, axis=2)
-        if kind == "linear":
-            return _linear_lanes(fields, vector)
-        return None
-
-    def _named(self, encoding: str) -> tuple[str, str]:
-        if inline := re.match(r"#ttg\.(\w+)<\{(.*)\}>", encoding):
-            return inline[1], inline[2]
-        return self.encodings.get(encoding.lstrip("#").rstrip(">"), ("", ""))
 
 
 _ACCESSES = {
@@ -255,54 +222,6 @@ def _sectors(
         return 0, 0
     sectors = np.unique(addresses // SECTOR).size
     return int(sectors), -(-addresses.size * pointer.size // SECTOR)
-
-
-def _blocked_lanes(fields: str, shape: tuple[int, ...], vector: int) -> np.ndarray:
-    size, threads, order = (
-        _list(fields, key) for key in ("sizePerThread", "threadsPerWarp", "order")
-    )
-    fastest = order[0]
-    elements = min(vector, size[fastest], shape[fastest])
-    lanes = np.zeros((WARP_SIZE, elements, len(shape)), dtype=np.int64)
-    rest = np.arange(WARP_SIZE)
-    for dimension in order:
-        lanes[:, :, dimension] = (rest % threads[dimension] * size[dimension])[:, None]
-        rest = rest // threads[dimension]
-    lanes[:, :, fastest] += np.arange(elements)
-    result: np.ndarray = lanes % np.array(shape)
-    return result
-
-
-def _linear_lanes(fields: str, vector: int) -> np.ndarray:
-    registers, lane_bases = (_bases(fields, key) for key in ("register", "lane"))
-    used = registers[: int(math.log2(vector))]
-    lanes = np.zeros((WARP_SIZE, 1 << len(used), len(lane_bases[0])), dtype=np.int64)
-    for bit, base in enumerate(lane_bases):
-        lanes ^= ((np.arange(WARP_SIZE) >> bit & 1)[:, None, None]) * np.array(base)
-    for bit, base in enumerate(used):
-        lanes ^= ((np.arange(1 << len(used)) >> bit & 1)[None, :, None]) * np.array(base)
-    return lanes
-
-
-def _bases(fields: str, key: str) -> list[list[int]]:
-    found = _found(rf"{key} = \[((?:\[[\d, ]*\](?:, )?)*)\]", fields)
-    return [_numbers(group) for group in re.findall(r"\[([\d, ]*)\]", found)]
-
-
-def _list(fields: str, key: str) -> list[int]:
-    return _numbers(_found(rf"{key} = \[([\d, ]+)\]", fields))
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(number) for number in text.split(",")]
-
-
-def _found(pattern: str, text: str) -> str:
-    """The first group of a pattern; ValueError where it does not occur."""
-    found = re.search(pattern, text)
-    if found is None:
-        raise ValueError(f"{pattern} does not occur in {text!r}")
-    return found[1]
 
 
 def _before_type(rest: str) -> str:
@@ -341,113 +260,3 @@ def _bytes(kind: str) -> int:
     inner = kind.removeprefix("!tt.ptr<").rstrip(">").partition(",")[0]
     bits = _BITS.search(inner) if inner[:2] != "f8" else None
     return max(1, int(bits[1]) // 8) if bits else 1
-
-
-def _constant(rest: str) -> Value:
-    text = rest.partition(" : ")[0].strip()
-    text = text.removeprefix("dense<").rstrip(">")
-    if text in ("true", "false"):
-        return int(text == "true")
-    return int(text) if re.fullmatch(r"-?\d+", text) else None
-
-
-def _arithmetic(operate: Callable[[Any, Any], Any]) -> Callable[..., Value]:
-    def evaluate(rest: str, shape: tuple[int, ...], operands: list[Value]) -> Value:
-        sizes = np.broadcast_shapes(*(np.shape(operand) for operand in operands))
-        if math.prod(sizes) > MAX_ELEMENTS:
-            return None
-        return operate(operands[0], operands[1])
-
-    return evaluate
-
-
-def _quotient(first: Any, second: Any) -> Any:
-    """Toward zero, as the hardware divides."""
-    return np.sign(first) * np.sign(second) * (np.abs(first) // np.abs(second))
-
-
-def _compare(rest: str, shape: tuple[int, ...], operands: list[Value]) -> Value:
-    predicate = rest.split(",")[0].strip()
-    return _COMPARISONS[predicate](operands[0], operands[1])
-
-
-def _splat(rest: str, shape: tuple[int, ...], operands: list[Value]) -> Value:
-    return _each(operands[0], lambda value: np.full(shape, value, dtype=np.int64))
-
-
-def _broadcast(rest: str, shape: tuple[int, ...], operands: list[Value]) -> Value:
-    return _each(operands[0], lambda value: np.broadcast_to(value, shape))
-
-
-def _expand(rest: str, shape: tuple[int, ...], operands: list[Value]) -> Value:
-    return _each(operands[0], lambda value: np.asarray(value).reshape(shape))
-
-
-def _transpose(rest: str, shape: tuple[int, ...], operands: list[Value]) -> Value:
-    order = _numbers(_found(r"order = array<i32: ([\d, ]+)>", rest))
-    return _each(operands[0], lambda value: np.transpose(value, order))
-
-
-def _each(value: Value, change: Callable[[Any], Any]) -> Value:
-    if isinstance(value, Pointer):
-        return Pointer(value.base, change(value.offset), value.size)
-    return change(value)
-
-
-def _advance(rest: str, shape: tuple[int, ...], operands: list[Value]) -> Value:
-    pointer, offset = operands
-    return Pointer(pointer.base, pointer.offset + offset, pointer.size)
-
-
-def _select(rest: str, shape: tuple[int, ...], operands: list[Value]) -> Value:
-    if any(isinstance(operand, Pointer) for operand in operands):
-        return None
-    return np.where(operands[0], operands[1], operands[2])
-
-
-def _same(rest: str, shape: tuple[int, ...], operands: list[Value]) -> Value:
-    return operands[0]
-
-
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    **{f"{sign}lt": lambda a, b: a < b for sign in "su"},
-    **{f"{sign}le": lambda a, b: a <= b for sign in "su"},
-    **{f"{sign}gt": lambda a, b: a > b for sign in "su"},
-    **{f"{sign}ge": lambda a, b: a >= b for sign in "su"},
-}
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "addi": lambda a, b: a + b,
-    "subi": lambda a, b: a - b,
-    "muli": lambda a, b: a * b,
-    "divsi": _quotient,
-    "divui": _quotient,
-    "floordivsi": lambda a, b: a // b,
-    "ceildivsi": lambda a, b: -(-a // b),
-    "remsi": lambda a, b: a - _quotient(a, b) * b,
-    "remui": lambda a, b: a - _quotient(a, b) * b,
-    "minsi": np.minimum,
-    "minui": np.minimum,
-    "maxsi": np.maximum,
-    "maxui": np.maximum,
-    "andi": lambda a, b: a & b,
-    "ori": lambda a, b: a | b,
-    "xori": lambda a, b: a ^ b,
-    "shli": lambda a, b: a << b,
-    "shrsi": lambda a, b: a >> b,
-    "shrui": lambda a, b: a >> b,
-}
-_OPERATIONS: dict[str, Callable[[str, tuple[int, ...], list[Value]], Value]] = {
-    **{f"arith.{name}": _arithmetic(operate) for name, operate in _BINARY.items()},
-    **{f"arith.{name}": _same for name in ("extsi", "extui", "trunci", "index_cast", "bitcast")},
-    "arith.cmpi": _compare,
-    "arith.select": _select,
-    "ttg.convert_layout": _same,
-    "tt.splat": _splat,
-    "tt.broadcast": _broadcast,
-    "tt.expand_dims": _expand,
-    "tt.reshape": _expand,
-    "tt.trans": _transpose,
-    "tt.addptr": _advance,
-}
