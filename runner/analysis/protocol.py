@@ -27,7 +27,7 @@ from runner.analysis.protocol_ir import Module, UnreadableIR, read_module
 from runner.analysis.protocol_search import Fault, Inexact, Search
 from runner.analysis.protocol_unroll import unroll
 from runner.analysis.protocol_values import Domain, World, leaves
-from runner.analysis.protocol_walk import NotUnderstood, Undecided
+from runner.analysis.protocol_walk import Budget, NotUnderstood, Undecided
 
 _ASYNCHRONOUS = re.compile(
     r"ttng\.(?:init_barrier|async_tma|warp_group_dot|tc_gen5|fence_async)|ttg\.(?:warp_specialize"
@@ -48,6 +48,7 @@ class Limits:
 
     configurations: int = 256
     states: int = 200_000
+    operations: int = 300_000
 
 
 @dataclass
@@ -97,6 +98,7 @@ class _Examination:
     def __init__(self, module: Module, kernel: str, limits: Limits) -> None:
         self.module, self.limits = module, limits
         self.kernel = kernel or module.kernel.name
+        self.budget = Budget(limits.operations)
         self.coverage = _Coverage()
         self.findings: dict[tuple[FindingKind, Source | None], Finding] = {}
         self.stages = _stages(module)
@@ -110,15 +112,20 @@ class _Examination:
                 world = queue.popleft()
                 try:
                     if self._search(world):
-                        break
+                        return self._finished(bool(queue))
                 except Undecided as open_question:
                     queue.extend(self._answers(world, open_question))
         except NotUnderstood as gap:
             return self._stopped(f"not understood: {gap.what}", gap.source)
         except Inexact as doubt:
             return self._stopped(_doubt(doubt.first, doubt.second), doubt.first.source)
+        if idle := [line for line, counts in self.coverage.trips.items() if max(counts) == 0]:
+            return self._stopped(f"no values were found with which the loop of {idle[0]} runs")
+        return self._finished(False)
+
+    def _finished(self, stopped_early: bool) -> Analysis:
         findings = tuple(self.findings.values())
-        return Analysis(verdict_of(findings), "", findings, self._scope(bool(queue)))
+        return Analysis(verdict_of(findings), "", findings, self._scope(stopped_early))
 
     def _exhausted(self) -> bool:
         limits, coverage = self.limits, self.coverage
@@ -126,7 +133,7 @@ class _Examination:
 
     def _search(self, world: World) -> bool:
         """Searches one world; whether a violation ended it."""
-        program = unroll(self.module, world)
+        program = unroll(self.module, world, self.budget)
         outcome = Search(program, self.limits.states - self.coverage.states).run()
         self._count(world, len(program.processes), outcome.states, program.trips)
         for violation in outcome.violations:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from runner.analysis.findings import Source
 
-_LIBRARY = re.compile(r"[/\\]triton[/\\](?:language|experimental)[/\\]")
+_LIBRARY = re.compile(r"(?:^|[/\\])triton[/\\](?:language|experimental)[/\\]")
 _INLINE_LOC = r'(?:unknown|#loc\d*|"[^"]*"(?:\(#loc\d*\)|:\d+:\d+)?|callsite\([^()]*\))'
 _LOC = re.compile(rf"\s*\bloc\(({_INLINE_LOC})\)")
 _LOC_ALIAS = re.compile(r"^#(loc\d*) = loc\((.*)\)$")

@@ -14,7 +14,7 @@ from runner.analysis.protocol_events import Event, Kind, Process, Program, View
 from runner.analysis.protocol_ir import VALUE, Block, Function, Module, Op, Region
 from runner.analysis.protocol_operations import harmless, perform
 from runner.analysis.protocol_values import Domain, Unknown, World, expression
-from runner.analysis.protocol_walk import NotUnderstood, Undecided, Value, Walk
+from runner.analysis.protocol_walk import Budget, NotUnderstood, Undecided, Value, Walk
 
 MAX_DEPTH = 50  # of calls
 _LOOPS = frozenset({"scf.for", "scf.while"})
@@ -22,11 +22,11 @@ _RETURNS = frozenset({"tt.return", "ttg.warp_return"})
 _HANDS_OUT = frozenset({"scf.yield", "scf.condition", "ttg.warp_yield"})
 
 
-def unroll(module: Module, world: World) -> Program:
+def unroll(module: Module, world: World, budget: Budget) -> Program:
     """All partitions of the kernel in that world. Raises NotUnderstood and Undecided."""
     if module.num_ctas > 1:
         raise NotUnderstood(f"clusters: {module.num_ctas} blocks share their barriers")
-    walk = Walk(module, world)
+    walk = Walk(module, world, budget)
     for parameter in module.kernel.parameters:
         size = re.fullmatch(r"i\d+", parameter.type) is not None
         walk.values[parameter.name] = walk.leaf(

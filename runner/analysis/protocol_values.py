@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 STEPS = 1024  # candidate values of one leaf
+MAX_DEPTH = 60  # what is computed from more operations than that is an unknown of its own
 
 
 class Domain(StrEnum):
@@ -37,6 +38,7 @@ class Unknown:
     domain: Domain = Domain.natural
     divisibility: int = 1
     width: int = 32
+    depth: int = 0
 
     @property
     def leaf(self) -> bool:
@@ -74,7 +76,10 @@ def expression(op: str, operands: tuple[int | Unknown, ...], width: int) -> int 
     if len(known) == len(operands):
         return wrapped(ARITHMETIC[op](*known, *([width] if op in NEEDS_WIDTH else [])), width)
     keys = tuple(o.key if isinstance(o, Unknown) else ("int", o) for o in operands)
-    return Unknown(hash((op, width, keys)), op, operands, width=width)
+    depth = 1 + max(o.depth for o in operands if isinstance(o, Unknown))
+    if depth > MAX_DEPTH:
+        return leaf((op, width, keys), "")
+    return Unknown(hash((op, width, keys)), op, operands, width=width, depth=depth)
 
 
 def wrapped(value: int, width: int) -> int:
@@ -160,19 +165,37 @@ def leaves(value: int | Unknown) -> list[Unknown]:
 
 def evaluate(value: int | Unknown, values: dict[int, int]) -> int | None:
     """The value of an expression whose leaves are given; None where it divides by zero."""
+    return _evaluated(value, dict(values))
+
+
+def _evaluated(value: int | Unknown, known: dict[int, int]) -> int | None:
+    """The same; `known` gains every part, so that one which occurs often is worked out once."""
     if isinstance(value, int):
         return value
-    if value.leaf:
-        return values[value.key]
-    operands = [evaluate(operand, values) for operand in value.operands]
-    known = [operand for operand in operands if operand is not None]
-    if len(known) < len(operands):
-        return None
-    try:
-        result = expression(value.op, tuple(known), value.width)
-    except ZeroDivisionError:
-        return None
-    return result if isinstance(result, int) else None
+    if value.key not in known:
+        operands = [_evaluated(operand, known) for operand in value.operands]
+        parts = tuple(operand for operand in operands if operand is not None)
+        if len(parts) < len(operands):
+            return None
+        try:
+            result = expression(value.op, parts, value.width)
+        except ZeroDivisionError:
+            return None
+        if isinstance(result, int):
+            known[value.key] = result
+    return known[value.key]
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """That a condition has an outcome; `leaves` are the keys of what it depends on."""
+
+    condition: Unknown
+    outcome: int
+    leaves: frozenset[int]
+
+    def holds(self, values: dict[int, int]) -> bool:
+        return evaluate(self.condition, values) == self.outcome
 
 
 @dataclass(frozen=True)
@@ -186,18 +209,19 @@ class World:
     """
 
     known: dict[int, int] = field(default_factory=dict)
-    assumed: tuple[tuple[Unknown, int], ...] = ()
+    assumed: tuple[Assumption, ...] = ()
     witness: dict[int, int] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     rounds: int = 1
 
     def assuming(self, value: Unknown, outcomes: Collection[int]) -> list[World]:
         """A world for each outcome that the expression can have, its leaves left open."""
+        keys = frozenset(node.key for node in leaves(value))
         return [
             replace(
                 self,
                 known={**self.known, value.key: outcome},
-                assumed=(*self.assumed, (value, outcome)),
+                assumed=(*self.assumed, Assumption(value, outcome, keys)),
                 witness=witness,
             )
             for outcome, witness in self._choices(value, outcomes)
@@ -228,16 +252,14 @@ class World:
         unknown = leaves(value)
         start = {**{node.key: node.smallest for node in unknown}, **self.witness}
         for node in unknown:
+            concerned = [each for each in self.assumed if node.key in each.leaves]
             for candidate in itertools.chain(node.candidates(), (start[node.key],)):
                 values = {**start, node.key: candidate}
                 outcome = evaluate(value, values)
                 if outcome is None or outcome not in outcomes or outcome in found:
                     continue
-                if self._allows(values):
+                if all(each.holds(values) for each in concerned):
                     found[outcome] = values
                 if len(found) == len(outcomes):
                     break
         return sorted(found.items())
-
-    def _allows(self, values: dict[int, int]) -> bool:
-        return all(evaluate(value, values) == outcome for value, outcome in self.assumed)

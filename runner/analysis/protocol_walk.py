@@ -7,6 +7,7 @@ Owns the look-up of values and what is said where they do not suffice. Control f
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
 
 from runner.analysis.findings import Source
@@ -15,8 +16,7 @@ from runner.analysis.protocol_ir import VALUE, Module, Op
 from runner.analysis.protocol_values import Domain, Unknown, World, leaf
 
 Value = int | Unknown | View
-MAX_EVENTS = 20_000  # of one partition; a kernel that needs more is not searched
-MAX_STEPS = 400_000  # operations walked in one world
+MAX_EVENTS = 4_000  # of one partition; a kernel that needs more is not searched
 _FRESH = frozenset({"tt.atomic_cas", "tt.atomic_rmw"})  # another value each time
 
 
@@ -41,11 +41,18 @@ class Undecided(Exception):
         self.purpose, self.value, self.source, self.nests = purpose, value, source, nests
 
 
+@dataclass
+class Budget:
+    """How many operations may still be walked, in all worlds together."""
+
+    operations: int
+
+
 class Walk:
     """One walk through one world; `process` is the partition that is walked now."""
 
-    def __init__(self, module: Module, world: World) -> None:
-        self.module, self.world = module, world
+    def __init__(self, module: Module, world: World, budget: Budget) -> None:
+        self.module, self.world, self.budget = module, world, budget
         self.program = Program([Process("default")], {})
         self.process = 0
         self.values: dict[str, Value] = {}
@@ -55,8 +62,9 @@ class Walk:
 
     def count_step(self, op: Op) -> None:
         self.steps += 1
-        if self.steps > MAX_STEPS:
-            raise NotUnderstood(f"a kernel of more than {MAX_STEPS} steps", self.source(op))
+        self.budget.operations -= 1
+        if self.budget.operations < 0:
+            raise NotUnderstood("more operations than this analysis walks", self.source(op))
 
     def emit(self, event: Event) -> None:
         process = self.program.processes[self.process]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from runner.analysis.protocol_ir import read_module
 from runner.analysis.protocol_search import Fault, Search
 from runner.analysis.protocol_unroll import unroll
 from runner.analysis.protocol_values import Domain, World, evaluate, expression, leaf
-from runner.analysis.protocol_walk import Undecided
+from runner.analysis.protocol_walk import Budget, Undecided
 from tests.analysis.protocol.compiling import FILES, FOLDER, ttgir
 
 FAULTY = [path for path in FILES if path.parent.name == "faulty"]
@@ -47,7 +48,7 @@ def programs(path: Path) -> list[Program]:
     while open_worlds:
         world = open_worlds.pop()
         try:
-            found.append(unroll(module, world))
+            found.append(unroll(module, world, Budget(10**6)))
         except Undecided as question:
             if question.purpose == "branch":
                 open_worlds.extend(world.assuming(question.value, (0, 1)))
@@ -168,6 +169,33 @@ def test_a_search_that_hits_its_bound_is_not_clean() -> None:
     analysis = examine_protocol(ttgir(PIPELINE), limits=Limits(states=50))
     assert analysis.verdict is AnalysisVerdict.incomplete
     assert [finding.kind for finding in analysis.findings] == [FindingKind.unsupported_operation]
+
+
+def test_a_loop_that_was_never_entered_is_not_clean() -> None:
+    """Only a size beyond all that are tried would enter it."""
+    loop = """%zero = arith.constant 0 : i32 loc("k.py":4:4)
+    %one = arith.constant 1 : i32 loc("k.py":4:4)
+    %big = arith.constant 10000000 : i32 loc("k.py":4:4)
+    %m = arith.divsi %n, %big : i32 loc("k.py":4:4)
+    scf.for %i = %zero to %m step %one  : i32 {
+      ttng.arrive_barrier %bar, 1 : !ttg.memdesc<1xi64, #shared, #smem, mutable> loc("k.py":6:4)
+    } loc("k.py":5:4)"""
+    verdict, reason = examined(loop)
+    assert verdict is AnalysisVerdict.incomplete
+    assert reason == "no values were found with which the loop of line 5 runs"
+
+
+def test_branches_without_end_stop_at_a_bound() -> None:
+    flag = "!ttg.memdesc<1xi64, #shared, #smem, mutable>"
+    body = "\n".join(
+        f"""%f{i} = arith.constant {i}.5 : f32 loc("k.py":4:4)
+        %c{i} = arith.cmpf ogt, %f{i}, %f{i} : f32 -> i1 loc("k.py":5:4)
+        ttng.arrive_barrier %bar, 1, %c{i} : {flag} loc("k.py":6:4)"""
+        for i in range(40)
+    )
+    verdict, reason = examined(body, limits=Limits(operations=20_000))
+    assert verdict is AnalysisVerdict.incomplete
+    assert reason.startswith("not understood: more operations than this analysis walks")
 
 
 def test_a_kernel_without_barriers_has_nothing_to_search() -> None:
@@ -328,6 +356,13 @@ def test_a_location_is_the_innermost_line_that_is_not_of_the_library() -> None:
     assert full is not None
     assert lines[full.line - 1].strip() == "full = mbarrier.allocate_mbarrier(batch=STAGES)"
     assert full.file == str(PIPELINE)
+
+
+def test_a_library_is_known_by_its_path_even_when_that_is_cut() -> None:
+    cut = re.sub(r'"[^"]*/site-packages/', '"', ttgir(PIPELINE))
+    module = read_module(cut)
+    sources = [module.source(op.loc) for op in module.kernel.body.ops()]
+    assert {source.file for source in sources if source} == {str(PIPELINE)}
 
 
 def test_regions_and_results_are_read_as_they_are_printed() -> None:
