@@ -7,6 +7,8 @@ no word: a threshold below stands for a cost that a person would act on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from kernels.catalog import Case
 from runner.analysis.findings import Finding, FindingKind, Severity, Source
@@ -58,32 +60,33 @@ def advise_case(case: Case, found: Sequence[KernelResources], file: str) -> list
         f"{case.name} is {intensity:.0f} FLOP per byte in {case.dtype}, and no kernel uses tensor"
         f" cores: {busiest.kernel} computes with ordinary arithmetic"
     )
-    finding = Finding(
+    finding = _word(
         FindingKind.no_matrix_instructions,
         Severity.warning,
         message,
-        _at(busiest.arithmetic_line or busiest.line),
+        busiest.arithmetic_line or busiest.line,
         "sass",
-        evidence={"flops": case.flops, "bytes": case.bytes_moved},
+        {"flops": case.flops, "bytes": case.bytes_moved},
     )
     return [_placed(finding, busiest.kernel, file)]
 
 
+def _word(
+    kind: FindingKind,
+    severity: Severity,
+    message: str,
+    line: int | None,
+    level: str,
+    evidence: dict[str, Any],
+) -> Finding:
+    """A finding that does not know yet whose it is."""
+    source = None if line is None else Source("", line)
+    return Finding(kind, severity, message, source, level, evidence=evidence)
+
+
 def _placed(finding: Finding, kernel: str, file: str) -> Finding:
-    source = None if finding.source is None else Source(file, finding.source.line)
-    return Finding(
-        finding.kind,
-        finding.severity,
-        finding.message,
-        source,
-        finding.level,
-        kernel,
-        finding.evidence,
-    )
-
-
-def _at(line: int | None) -> Source | None:
-    return None if line is None else Source("", line)
+    source = finding.source and Source(file, finding.source.line)
+    return replace(finding, kernel=kernel, source=source)
 
 
 def _does_not_fit(found: KernelResources) -> Iterator[Finding]:
@@ -100,13 +103,8 @@ def _does_not_fit(found: KernelResources) -> Iterator[Finding]:
     words = " and ".join(text for name, text in asked.items() if name in limiter)
     message = f"{found.kernel} cannot start: a block asks for {words}. {_step(found)}"
     evidence = {"registers": found.registers, "shared_bytes": shared, "threads": found.threads}
-    yield Finding(
-        FindingKind.does_not_fit,
-        Severity.error,
-        message.strip(),
-        _at(found.line),
-        "sass",
-        evidence=evidence,
+    yield _word(
+        FindingKind.does_not_fit, Severity.error, message.strip(), found.line, "sass", evidence
     )
 
 
@@ -133,9 +131,7 @@ def _spills(found: KernelResources) -> Iterator[Finding]:
     much = found.spill_store_bytes >= MUCH_SPILLED
     severity = Severity.warning if loop or much else Severity.info
     line = worst.line if worst else found.line
-    yield Finding(
-        FindingKind.register_spill, severity, message, _at(line), "sass", evidence=evidence
-    )
+    yield _word(FindingKind.register_spill, severity, message, line, "sass", evidence)
 
 
 def _local_memory(found: KernelResources) -> Iterator[Finding]:
@@ -146,13 +142,8 @@ def _local_memory(found: KernelResources) -> Iterator[Finding]:
         words = "access" if accesses == 1 else "accesses"
         message = f"{accesses} {words} to local memory without a spill: an array on the stack"
         evidence = {"loads": each.loads, "stores": each.stores, "stack_bytes": found.stack_bytes}
-        yield Finding(
-            FindingKind.local_memory,
-            Severity.warning,
-            message,
-            _at(each.line),
-            "sass",
-            evidence=evidence,
+        yield _word(
+            FindingKind.local_memory, Severity.warning, message, each.line, "sass", evidence
         )
 
 
@@ -166,7 +157,7 @@ def _dots(found: KernelResources) -> Iterator[Finding]:
         elif not dot.matrix and dot.dtype != "f64":
             message = f"the {tile} product runs on ordinary arithmetic, not on tensor cores"
             kind, severity = FindingKind.no_matrix_instructions, Severity.warning
-        elif _older(found, dot.m):
+        elif dot.matrix and _older(found, dot.m):
             message = (
                 f"the {tile} product runs on warp-level HMMA; {found.target} reaches its peak only"
                 " with warp-group instructions"
@@ -174,7 +165,7 @@ def _dots(found: KernelResources) -> Iterator[Finding]:
             kind, severity = FindingKind.older_matrix_instructions, Severity.warning
         else:
             continue
-        yield Finding(kind, severity, message, _at(dot.line), "ttgir", evidence=evidence)
+        yield _word(kind, severity, message, dot.line, "ttgir", evidence)
 
 
 def _older(found: KernelResources, rows: int) -> bool:
@@ -190,7 +181,7 @@ def _warp_group(found: KernelResources) -> bool:
 
 
 def _narrow(found: KernelResources) -> Iterator[Finding]:
-    """Where a size of the case itself is odd, the case and not the kernel is the cause."""
+    """A note where a size of the case is odd or addresses were loaded: there is no choice."""
     for each in found.accesses:
         possible = min(MAX_VECTOR, each.bytes_per_thread)
         if each.operation == "atomic" or each.bytes_each * 2 > possible:
@@ -206,18 +197,21 @@ def _narrow(found: KernelResources) -> Iterator[Finding]:
         )
         if odd:
             message += f" ({', '.join(odd)} cannot be proved aligned: no multiple of {ALIGNED})"
+        elif not each.argument:
+            message += " (its addresses could not be worked out)"
+        severity = Severity.info if odd or not each.argument else Severity.warning
         evidence = {
             "bytes_each": each.bytes_each,
             "possible_bytes": possible,
             "instructions": each.instructions,
         }
-        yield Finding(
+        yield _word(
             FindingKind.narrow_access,
-            Severity.info if odd else Severity.warning,
+            severity,
             message,
-            _at(each.line),
+            each.line,
             "sass",
-            evidence=evidence,
+            evidence,
         )
 
 
@@ -230,13 +224,8 @@ def _uncoalesced(found: KernelResources) -> Iterator[Finding]:
             f" {each.ideal_sectors} would hold the same bytes"
         )
         evidence = {"sectors": each.sectors, "ideal_sectors": each.ideal_sectors}
-        yield Finding(
-            FindingKind.uncoalesced_access,
-            Severity.warning,
-            message,
-            _at(each.line),
-            "ttgir",
-            evidence=evidence,
+        yield _word(
+            FindingKind.uncoalesced_access, Severity.warning, message, each.line, "ttgir", evidence
         )
 
 
@@ -268,14 +257,7 @@ def _occupancy(found: KernelResources) -> Iterator[Finding]:
         f" loads in flight. {_step(found)}"
     )
     evidence = {"warps": fits.warps, "limiter": fits.limiter, "bytes_in_flight": in_flight}
-    yield Finding(
-        FindingKind.low_occupancy,
-        Severity.warning,
-        message,
-        _at(found.line),
-        "sass",
-        evidence=evidence,
-    )
+    yield _word(FindingKind.low_occupancy, Severity.warning, message, found.line, "sass", evidence)
 
 
 def _bytes_in_flight(found: KernelResources) -> int:
@@ -301,14 +283,8 @@ def _waves(found: KernelResources) -> Iterator[Finding]:
             f" {1 - wave.filled:.0%} of the launch idle"
         )
         severity = Severity.warning if found.matrix else Severity.info
-        yield Finding(
-            FindingKind.tail_wave,
-            severity,
-            message,
-            _at(wave.line),
-            "sass",
-            evidence=_wave_evidence(wave),
-        )
+        evidence = _wave_evidence(wave)
+        yield _word(FindingKind.tail_wave, severity, message, wave.line, "sass", evidence)
 
 
 def _wave_evidence(wave: Wave) -> dict[str, float | int]:

@@ -53,7 +53,7 @@ class Report:
 def analyze(spec: AnalysisSpec, *, cancel: threading.Event | None = None) -> Report:
     """Analyse one candidate for one target; blocks. Every failing candidate is a result.
 
-    Raises SpecError for a request that cannot be met, and Cancelled.
+    Raises SpecError for a request that cannot be met, Cancelled, and station.Unavailable.
     """
     request = Request.of(spec, cancel)
     if spec.language != "triton":

@@ -25,6 +25,10 @@ from runner.processes import POLL_S, Cancelled
 THREADS = "1"  # pools of numpy, OpenMP and MKL would start threads before the fork
 
 
+class Unavailable(RuntimeError):
+    """Torch, Triton or the sandbox did not start; the message has their words."""
+
+
 class Station(keeper.Zygote):
     """One analysis zygote and its work folder."""
 
@@ -65,12 +69,20 @@ def borrowed(cancel: threading.Event | None = None) -> Iterator[Station]:
         if cancel is not None and cancel.is_set():
             raise Cancelled
     try:
-        station.await_ready()
+        _await_ready(station)
         yield station
     finally:
         if station.folder.path.is_dir():
             sandbox.empty(station.folder.path, keep=frozenset({keeper.LOG}))
         station.lock.release()
+
+
+def _await_ready(station: Station) -> None:
+    """A station that never starts is no candidate's fault. Raises Unavailable."""
+    try:
+        station.await_ready()
+    except keeper.ZygoteDied as died:
+        raise Unavailable(f"the analysis cannot start: {died}") from died
 
 
 def prepare() -> Station:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from runner.analysis.analyze import AnalysisSpec, Report, analyze
 from runner.analysis.findings import AnalysisVerdict, FindingKind
 from runner.analysis.levels import Level
 from runner.analysis.targets import TARGETS
+from runner.processes import Cancelled
 
 HEAD = """
 import os, signal, sys, threading, time
@@ -352,6 +354,7 @@ def test_a_candidate_that_cannot_be_analysed_gets_a_clear_verdict(name: str) -> 
     assert line == (None if words is None else line_of(body, words))
 
 
+HANGS = "def run(x):\n    time.sleep(600)\n"
 UNROLLED = """
 @triton.jit
 def endless(x_ptr):
@@ -368,7 +371,7 @@ def run(x):
 @pytest.mark.parametrize(
     "body",
     [
-        pytest.param("def run(x):\n    time.sleep(600)\n", id="hangs"),
+        pytest.param(HANGS, id="hangs"),
         pytest.param(UNROLLED, id="compiles for minutes"),
         pytest.param(
             "def run(x):\n    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -385,6 +388,17 @@ def test_the_deadline_holds_and_the_next_candidate_is_analysed(body: str) -> Non
     assert time.monotonic() - started < 15
     assert report.analysis.verdict is AnalysisVerdict.incomplete
     assert report.analysis.findings[0].kind is FindingKind.deadline_passed
+    assert analysed(PLAIN).analysis.verdict is AnalysisVerdict.clean
+
+
+def test_a_cancelled_analysis_ends_at_once_and_leaves_nothing_behind() -> None:
+    analysed(PLAIN)
+    cancel = threading.Event()
+    threading.Timer(1.0, cancel.set).start()
+    started = time.monotonic()
+    with pytest.raises(Cancelled):
+        analyze(AnalysisSpec("softmax", HEAD + HANGS), cancel=cancel)
+    assert time.monotonic() - started < 10
     assert analysed(PLAIN).analysis.verdict is AnalysisVerdict.clean
 
 
