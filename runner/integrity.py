@@ -23,10 +23,6 @@ MEANINGS = {
         "Inputs were drawn for this evaluation from a seed that the candidate cannot know, so no"
         " answer could be prepared.",
     ),
-    "strided_inputs": Meaning(
-        "Strided inputs",
-        "The kernel was right on views that are not contiguous, where the contract allows them.",
-    ),
     "outputs_poisoned": Meaning(
         "Outputs poisoned",
         "Outputs held NaN before each call, so an element that was never written shows.",
