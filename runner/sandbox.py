@@ -79,8 +79,9 @@ def isolation() -> Isolation:
     common += ", own session, rlimits, scrubbed environment"
     if inside.usable:
         walls = "no network, own processes, read-only system files alone"
-        writes = f"writes go to at most {SCRATCH_BYTES >> 30} GiB of memory"
-        return Isolation(True, f"bubblewrap: {walls}, {writes}, compiler too; {common}")
+        most = f"{SCRATCH_BYTES >> 30} GiB of memory" if _sized() else "half the memory"
+        words = f"{walls}, writes go to at most {most}, compiler too"
+        return Isolation(True, f"bubblewrap: {words}; {common}")
     unprotected = "no network or file-system isolation"
     return Isolation(False, f"{unprotected} (bwrap: {inside.reason}); {common}")
 
@@ -252,6 +253,8 @@ def main(arguments: list[str]) -> None:
         cpu_s, memory_bytes, file_bytes = map(int, rest[:3])
         limit_this_process(cpu_s=cpu_s, address_space_bytes=memory_bytes, file_bytes=file_bytes)
         argv = rest[3:]
+    if tuple(argv[: len(_LAUNCHER)]) == _LAUNCHER:  # itself again: one start of Python is enough
+        return main(argv[len(_LAUNCHER) :])
     os.execvp(argv[0], argv)
 
 

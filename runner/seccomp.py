@@ -2,7 +2,8 @@
 
 Owns the list of refused calls and the filter program, for x86-64 and AArch64. Everything else stays
 allowed, so that threads, subprocesses, compilers and the CUDA driver work as before; the filter is
-a second wall behind the namespaces, and without bubblewrap the only one.
+a second wall behind the namespaces, and without bubblewrap the only one. A call that is allowed
+takes 40 ns longer (getppid and futex, x86-64, Linux 6.18).
 """
 
 from __future__ import annotations
