@@ -2,8 +2,8 @@
 
 Owns the verdict, the choice of configurations and the words about what was covered. The text of a
 kernel becomes operations (`protocol_ir`), these one list of events a partition (`protocol_unroll`,
-one world of `protocol_values` at a time), and these are searched (`protocol_search`) and explained
-(`protocol_explain`).
+`protocol_operations`), one choice of unknown values at a time (`protocol_values`), and these are
+searched (`protocol_search`) and explained (`protocol_explain`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from runner.analysis.findings import (
 )
 from runner.analysis.protocol_events import Event
 from runner.analysis.protocol_explain import explain
+from runner.analysis.protocol_facts import Inexact
 from runner.analysis.protocol_ir import Module, UnreadableIR, read_module
-from runner.analysis.protocol_search import Fault, Inexact, Search
+from runner.analysis.protocol_search import Fault, Search
 from runner.analysis.protocol_unroll import unroll
 from runner.analysis.protocol_values import Domain, World, leaves
 from runner.analysis.protocol_walk import Budget, NotUnderstood, Undecided

@@ -1,25 +1,26 @@
 """Says what a violation of a barrier protocol is, which line is to blame, and how it comes about.
 
-Owns the words for people. The search finds that two accesses clash; here the trace before them is
-read to tell an overtaken consumer from a reader that did not wait, and a wrong count from a cycle.
+Owns the judgement. The search finds that two accesses clash; here the trace before them is read to
+tell an overtaken consumer from a reader that did not wait, and a wrong count from a cycle.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from runner.analysis.findings import Finding, FindingKind, Severity
 from runner.analysis.protocol_events import Barrier, Event, Kind, Program, View
-from runner.analysis.protocol_search import Fault, Phase, State, Step, Violation, contribution
-
-_ARRIVING = frozenset({Kind.expect, Kind.arrive, Kind.tc_commit, Kind.cp_arrive})
+from runner.analysis.protocol_search import Fault, Phase, State, Step, Violation
+from runner.analysis.protocol_story import barrier_name, deed, story
+from runner.analysis.protocol_tally import ARRIVING, tally_of
 
 
 @dataclass(frozen=True)
 class Blame:
+    """The kind of fault, and the step whose line is to blame for it."""
+
     kind: FindingKind
     event: Event
     message: str
@@ -39,7 +40,7 @@ def explain(
         level="ttgir",
         kernel=kernel,
         evidence={
-            "steps": [f"{i}. {text}" for i, text in enumerate(_story(program, violation), 1)],
+            "steps": [f"{i}. {text}" for i, text in enumerate(story(program, violation), 1)],
             "assumed": assumed,
         },
     )
@@ -87,7 +88,7 @@ class _Reader:
         return Blame(
             FindingKind.phase_overtaken,
             event,
-            f"{_does(event)} while line {other.line} still fills {_shared(event, other)}:"
+            f"{deed(event)} while line {other.line} still fills {_shared(event, other)}:"
             " nothing orders the two writes",
         )
 
@@ -106,7 +107,7 @@ class _Reader:
         return self._miscounted(writer, reader) or Blame(
             FindingKind.phase_overtaken,
             writer,
-            f"{_does(writer)} while the read of {place} that line {reader.line} started"
+            f"{deed(writer)} while the read of {place} that line {reader.line} started"
             " may still run",
         )
 
@@ -129,7 +130,7 @@ class _Reader:
             return Blame(
                 FindingKind.phase_overtaken,
                 stale,
-                f"the wait passes on a stale phase of {_bar(stale)}, and line {reader.line}"
+                f"the wait passes on a stale phase of {barrier_name(stale)}, and line {reader.line}"
                 f" reads {place} before line {writer.line} has filled it",
             )
         if writer.process != reader.process and self._unread(reader):
@@ -138,13 +139,13 @@ class _Reader:
                 return Blame(
                     FindingKind.phase_overtaken,
                     early,
-                    f"{_bar(early)} is signalled before line {reader.line} has read {place}, so"
-                    f" line {writer.line} overwrites it",
+                    f"{barrier_name(early)} is signalled before line {reader.line} has read"
+                    f" {place}, so line {writer.line} overwrites it",
                 )
             return self._miscounted(writer, reader) or Blame(
                 FindingKind.phase_overtaken,
                 writer,
-                f"{_does(writer)} before line {reader.line} of"
+                f"{deed(writer)} before line {reader.line} of"
                 f" {self._name(reader)} has read what was there",
             )
         return Blame(
@@ -171,7 +172,7 @@ class _Reader:
             return Blame(
                 FindingKind.phase_overtaken,
                 wait,
-                f"the wait passes before any phase of {_bar(wait)} is complete, and line"
+                f"the wait passes before any phase of {barrier_name(wait)} is complete, and line"
                 f" {event.line} reads {place}, which nobody has filled yet",
             )
         return Blame(
@@ -206,7 +207,7 @@ class _Reader:
         if writer.kind is Kind.tma_load:
             return {writer.barrier}
         later = self.program.processes[writer.process].events[writer.index :]
-        return {event.barrier for event in later if event.kind in _ARRIVING}
+        return {event.barrier for event in later if event.kind in ARRIVING}
 
     def _unread(self, reader: Event) -> bool:
         """Whether the slot held something that the reader had not read when it was overwritten."""
@@ -237,7 +238,7 @@ class _Reader:
     def _miscounted(self, writer: Event, reader: Event) -> Blame | None:
         """The writer went on too early because a barrier counts fewer arrivals than come."""
         for barrier in self._awaited(writer):
-            tally = _tally(self.program, barrier)
+            tally = tally_of(self.program, barrier)
             mine = reader.process in tally.processes
             if mine and tally.init is not None and tally.arrivals > tally.expected:
                 return Blame(FindingKind.arrival_mismatch, tally.init, tally.words(barrier))
@@ -251,17 +252,17 @@ class _Reader:
 
     def _over_arrival(self, event: Event) -> Blame:
         assert event.barrier is not None
-        tally = _tally(self.program, event.barrier)
+        tally = tally_of(self.program, event.barrier)
         if tally.arrivals <= tally.expected:
             return Blame(
                 FindingKind.phase_overtaken,
                 event,
-                f"{_does(event)} for the next round while the phase of this one is not over",
+                f"{deed(event)} for the next round while the phase of this one is not over",
             )
         return Blame(
             FindingKind.arrival_mismatch,
             event,
-            f"{_bar(event)} gets an arrival more than its phase still expects;"
+            f"{barrier_name(event)} gets an arrival more than its phase still expects;"
             f" {tally.words(event.barrier)}",
         )
 
@@ -279,20 +280,20 @@ class _Reader:
         culprit = self._culprit(blocked)
         others = [event for event in blocked if event is not culprit]
         also = "".join(
-            f"; {self._name(event)} waits for {_bar(event)} in line {event.line}"
+            f"; {self._name(event)} waits for {barrier_name(event)} in line {event.line}"
             for event in others
         )
         return Blame(
             FindingKind.deadlock,
             culprit,
             f"{self._name(culprit)} waits for ever for the phase of parity {culprit.parity} of"
-            f" {_bar(culprit)}{also}",
+            f" {barrier_name(culprit)}{also}",
         )
 
     def _mismatch(self, wait: Event, state: State) -> Blame | None:
         """The blocked phase lacks, or has too many, arrivals or bytes in every round."""
         assert wait.barrier is not None
-        tally, phase = _tally(self.program, wait.barrier), self._phase(state, wait.barrier)
+        tally, phase = tally_of(self.program, wait.barrier), self._phase(state, wait.barrier)
         if phase is None or tally.init is None:
             return None
         if phase.bytes and (found := self._wrong_bytes(wait)):
@@ -306,13 +307,14 @@ class _Reader:
         """The event's barrier is told to expect other bytes than are copied."""
         if event.barrier is None:
             return None
-        tally = _tally(self.program, event.barrier)
+        tally = tally_of(self.program, event.barrier)
         if tally.bytes_expected == tally.bytes_copied:
             return None
         return Blame(
             FindingKind.arrival_mismatch,
             tally.expect or tally.copy or event,
-            f"{_bar(event)} is told to expect {tally.bytes_expected // tally.rounds} bytes a round"
+            f"{barrier_name(event)} is told to expect"
+            f" {tally.bytes_expected // tally.rounds} bytes a round"
             f" and gets {tally.bytes_copied // tally.rounds}",
         )
 
@@ -327,8 +329,8 @@ class _Reader:
         return Blame(
             FindingKind.phase_overtaken,
             wait,
-            f"the wait is for parity {wait.parity} of {_bar(wait)}, but the phase that it should"
-            f" see, number {passed}, has ended already: it passes on a stale phase, or never",
+            f"the wait is for parity {wait.parity} of {barrier_name(wait)}, but the phase that it"
+            f" should see, number {passed}, has ended already: it passes on a stale phase or never",
         )
 
     def _culprit(self, blocked: list[Event]) -> Event:
@@ -347,7 +349,7 @@ class _Reader:
     def _remaining(self) -> Iterator[Event]:
         for process, pc in zip(self.program.processes, self.violation.state.pcs, strict=True):
             for event in process.events[max(pc, 0) :]:
-                if event.kind in _ARRIVING:
+                if event.kind in ARRIVING:
                     yield event
 
     # Fences, lifetimes
@@ -381,8 +383,9 @@ class _Reader:
             return Blame(
                 FindingKind.phase_overtaken,
                 stale,
-                f"the wait for parity {stale.parity} of {_bar(stale)} passes on the phase that the"
-                f" wait before it has seen already; nobody awaits the copy of line {event.line}",
+                f"the wait for parity {stale.parity} of {barrier_name(stale)} passes on the phase"
+                " that the wait before it has seen already; nobody awaits the copy of line"
+                f" {event.line}",
             )
         return Blame(
             FindingKind.barrier_lifetime,
@@ -408,11 +411,12 @@ class _Reader:
 
     def _lifetime(self, event: Event) -> Blame:
         other = self.violation.other
+        name, line = barrier_name(event), other.line if other else 0
         words = {
-            Fault.uninitialised: f"{_bar(event)} is used while it is not initialised",
-            Fault.initialised_twice: f"{_bar(event)} is initialised again without an invalidate",
-            Fault.invalidated_in_use: f"{_bar(event)} is invalidated while the copy of line"
-            f" {other.line if other else 0} still has to complete it",
+            Fault.uninitialised: f"{name} is used while it is not initialised",
+            Fault.initialised_twice: f"{name} is initialised again without an invalidate",
+            Fault.invalidated_in_use: f"{name} is invalidated while the copy of line {line} still"
+            " has to complete it",
             Fault.stuck: f"{self._name(event)} cannot go on",
         }
         return Blame(FindingKind.barrier_lifetime, event, words[self.violation.fault])
@@ -450,53 +454,6 @@ class _Reader:
         return state.phases[numbers[barrier]]
 
 
-@dataclass
-class _Tally:
-    """What one barrier gets in a whole run; a round is one trip through its busiest line."""
-
-    init: Event | None
-    arrivals: int
-    rounds: int
-    bytes_expected: int
-    bytes_copied: int
-    expect: Event | None
-    copy: Event | None
-    lines: tuple[int, ...]
-    processes: frozenset[int]
-
-    @property
-    def expected(self) -> int:
-        return self.rounds * (self.init.amount if self.init else 0)
-
-    def words(self, barrier: Barrier) -> str:
-        count = self.init.amount if self.init else 0
-        lines = ", ".join(str(line) for line in self.lines)
-        got = self.arrivals / self.rounds
-        return (
-            f"{barrier.name} counts to {count} and gets {got:g} arrival{'s' * (got != 1)} a round"
-            f" (line{'s' * (len(self.lines) > 1)} {lines})"
-        )
-
-
-def _tally(program: Program, barrier: Barrier) -> _Tally:
-    events = [event for event in program.events() if event.barrier == barrier]
-    arriving = [event for event in events if event.kind in _ARRIVING]
-    sites = Counter((event.process, event.line, event.kind) for event in arriving)
-    expects = [event for event in events if event.kind is Kind.expect]
-    copies = [event for event in events if event.kind is Kind.tma_load]
-    return _Tally(
-        next((event for event in events if event.kind is Kind.init), None),
-        sum(contribution(event)[0] for event in arriving if event.counted),
-        max(sites.values(), default=1),
-        sum(event.amount for event in expects),
-        sum(event.amount for event in copies),
-        expects[0] if expects else None,
-        copies[0] if copies else None,
-        tuple(sorted({event.line for event in arriving})),
-        frozenset(event.process for event in arriving),
-    )
-
-
 def _overlap(some: tuple[View, ...], others: tuple[View, ...]) -> bool:
     return any(a.overlaps(b) for a in some for b in others)
 
@@ -509,119 +466,3 @@ def _shared(one: Event, two: Event) -> str:
     """The name of the place that both touch."""
     pairs = ((a, b) for a in one.accesses for b in two.accesses)
     return next((a.name for a, b in pairs if a.overlaps(b)), "the slot")
-
-
-def _bar(event: Event) -> str:
-    return event.barrier.name if event.barrier else "a barrier"
-
-
-def _names(views: tuple[View, ...]) -> str:
-    return " and ".join(dict.fromkeys(view.name for view in views)) or "registers"
-
-
-def _does(event: Event) -> str:
-    """The step as a clause without a subject."""
-    match event.kind:
-        case Kind.tma_load | Kind.cp_async:
-            return f"starts a copy into {_names(event.writes)}"
-        case Kind.tma_store:
-            return f"starts a copy out of {_names(event.reads)}"
-        case Kind.write:
-            return f"writes {_names(event.writes)}"
-        case Kind.read:
-            return f"reads {_names(event.reads)}"
-        case Kind.mma:
-            return f"starts a product of {_names(event.reads)}"
-        case Kind.tc_mma:
-            return f"starts a product of {_names(event.reads)} into {_names(event.writes)}"
-        case Kind.init:
-            return f"initialises {_bar(event)} for {event.amount}"
-        case Kind.inval:
-            return f"invalidates {_bar(event)}"
-        case Kind.expect:
-            return f"arrives at {_bar(event)} and expects {event.amount} bytes"
-        case Kind.arrive:
-            times = f" {event.amount} times" if event.amount > 1 else ""
-            return f"arrives at {_bar(event)}{times}"
-        case Kind.wait:
-            return f"waits for parity {event.parity} of {_bar(event)}"
-        case Kind.tc_commit | Kind.cp_arrive:
-            return f"lets {_bar(event)} be signalled when what it started is done"
-        case Kind.fence:
-            return "fences ordinary stores"
-        case Kind.mma_wait | Kind.store_wait | Kind.cp_wait:
-            left = f" but {event.amount}" if event.amount else ""
-            return f"waits for all{left} of what it started"
-        case Kind.cp_commit:
-            return "closes a group of copies"
-        case Kind.fork:
-            return "starts the worker partitions"
-        case Kind.rejoin:
-            return "waits for the worker partitions"
-
-
-def _story(program: Program, violation: Violation) -> list[str]:
-    """The trace and what goes wrong after it, one sentence a step."""
-    sentences: list[str] = []
-    inits: list[Event] = []
-    for step in (*violation.trace, None):
-        if step is not None and step.event.kind is Kind.init:
-            inits.append(step.event)
-            continue
-        if inits:
-            sentences.append(_initialised(program, inits))
-            inits = []
-        if step is not None:
-            sentences.append(_sentence(program, step))
-    return [*sentences, *_ending(program, violation)]
-
-
-def _initialised(program: Program, inits: list[Event]) -> str:
-    names = dict.fromkeys((e.barrier.buffer.name if e.barrier else "", e.amount) for e in inits)
-    what = ", ".join(f"{name} for {amount}" for name, amount in names)
-    return f"{_where(program, inits[0])}: initialises {what}"
-
-
-def _where(program: Program, event: Event) -> str:
-    line = f", line {event.line}" if event.source else ""
-    return f"{program.processes[event.process].name}{line}"
-
-
-def _sentence(program: Program, step: Step) -> str:
-    event = step.event
-    ended = _ended_phases(step)
-    if step.completes:
-        started = _where(program, event)
-        return f"what {started} started is done" + ended
-    return f"{_where(program, event)}: {_does(event)}{_passes(step)}{ended}"
-
-
-def _passes(step: Step) -> str:
-    """Why a wait lets its partition go on."""
-    if step.event.kind is not Kind.wait or step.event.barrier is None:
-        return ""
-    phase = step.before.phases[step.barrier]
-    if phase is None or not phase.completed:
-        return ", which a fresh barrier passes"
-    return f", and phase {phase.completed - 1} has ended"
-
-
-def _ended_phases(step: Step) -> str:
-    if step.barrier < 0:
-        return ""
-    before, after = step.before.phases[step.barrier], step.after.phases[step.barrier]
-    if before and after and after.completed > before.completed:
-        return f"; phase {before.completed} of {_bar(step.event)} ends"
-    return ""
-
-
-def _ending(program: Program, violation: Violation) -> list[str]:
-    event, other = violation.event, violation.other
-    if violation.fault is Fault.stuck:
-        pairs = zip(program.processes, violation.state.pcs, strict=True)
-        stuck = [p.events[pc] for p, pc in pairs if 0 <= pc < len(p.events)]
-        return [f"{_where(program, e)}: {_does(e)}, for ever" for e in stuck]
-    if violation.fault is Fault.busy_at_end:
-        return [f"the kernel ends; what {_where(program, event)} started may still run"]
-    because = f", though {_where(program, other)} {_does(other)}" if other else ""
-    return [f"{_where(program, event)}: {_does(event)}{because}"]

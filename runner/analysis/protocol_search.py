@@ -16,17 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from runner.analysis.protocol_events import (
-    ASYNC_PROXY,
-    COMPLETES,
-    STARTS,
-    Barrier,
-    Buffer,
-    Event,
-    Kind,
-    Program,
-    View,
-)
+from runner.analysis.protocol_events import ASYNC_PROXY, COMPLETES, STARTS, Event, Kind, Program
+from runner.analysis.protocol_facts import Facts, covers
 
 
 class Fault(StrEnum):
@@ -101,14 +92,6 @@ class Outcome:
     truncated: bool
 
 
-class Inexact(Exception):
-    """Two views may or may not overlap, and the answer matters."""
-
-    def __init__(self, first: Event, second: Event) -> None:
-        super().__init__("views that may overlap")
-        self.first, self.second = first, second
-
-
 class _Found(Exception):
     def __init__(self, fault: Fault, event: Event, other: Event | None = None) -> None:
         super().__init__(fault)
@@ -126,118 +109,13 @@ class Search:
 
     def __init__(self, program: Program, states_max: int, reduced: bool = True) -> None:
         self.program, self.states_max, self.reduced = program, states_max, reduced
-        self.events = program.events()
-        self.first = [0]
-        for process in program.processes:
-            self.first.append(self.first[-1] + len(process.events))
-        self.barriers: dict[Barrier, int] = {}
-        for event in self.events:
-            if event.barrier is not None:
-                self.barriers.setdefault(event.barrier, len(self.barriers))
-        self.barrier_of = [self.barriers[e.barrier] if e.barrier else -1 for e in self.events]
-        self._prepare()
-
-    # What can be known before the search
-
-    def _prepare(self) -> None:
-        self.footprints: dict[tuple[object, ...], int] = {}
-        self.footprint = [self._footprint(event) for event in self.events]
-        self.samples: dict[int, Event] = {}
-        for event, number in zip(self.events, self.footprint, strict=True):
-            self.samples.setdefault(number, event)
-        self.known_conflicts: dict[tuple[int, int], bool] = {}
-        self.writers: dict[int, list[Event]] = {}
-        self.retires = [self._retires(event) for event in self.events]
-        self.users = self._users()
-        self.fenced = {
-            view.buffer
-            for event in self.events
-            if event.kind in ASYNC_PROXY
-            for view in event.reads
-            if view.buffer.shared
-        }
-        self.private = [self._is_private(event) for event in self.events]
-
-    def _footprint(self, event: Event) -> int:
-        """Events that touch the same places in the same way share a number; -1 touch nothing."""
-        if not event.reads and not event.writes:
-            return -1
-        tensor_core = event.process if event.kind is Kind.tc_mma else -1
-        key = (event.reads, event.writes, tensor_core)
-        return self.footprints.setdefault(key, len(self.footprints))
-
-    def _number(self, event: Event) -> int:
-        return self.first[event.process] + event.index
-
-    def _retires(self, event: Event) -> frozenset[int]:
-        """Events of the same partition that are known to be done once this one is."""
-        earlier = self.program.processes[event.process].events[: event.index]
-        started = {
-            Kind.mma_wait: Kind.mma,
-            Kind.store_wait: Kind.tma_store,
-            Kind.tc_commit: Kind.tc_mma,
-            Kind.cp_arrive: Kind.cp_async,
-        }.get(event.kind)
-        if event.kind is Kind.cp_wait:
-            done = _committed(earlier, event.amount)
-        elif started is not None:
-            done = [e for e in earlier if e.kind is started]
-            if event.kind in (Kind.mma_wait, Kind.store_wait) and event.amount:
-                done = done[: -event.amount]
-        else:
-            done = [event] if event.kind is Kind.tma_load else []
-        if event.kind in COMPLETES:
-            done = [*done, event]
-        return frozenset(self._number(e) for e in done)
-
-    def _users(self) -> dict[object, set[int]]:
-        """The partitions that touch each buffer and each barrier."""
-        users: dict[object, set[int]] = {}
-        for event in self.events:
-            for view in event.accesses:
-                users.setdefault(view.buffer, set()).add(event.process)
-            if event.barrier is not None:
-                users.setdefault(event.barrier, set()).add(event.process)
-        return users
-
-    def _is_private(self, event: Event) -> bool:
-        """Whether nobody else can notice the step, so that it need not wait for its turn."""
-        kind, alone = event.kind, {event.process}
-        if kind in (Kind.wait, Kind.arrive, Kind.expect, Kind.init, Kind.inval):
-            return False
-        if kind in (Kind.rejoin, Kind.fork, Kind.tc_commit, Kind.cp_arrive):
-            return False
-        touched: set[Buffer | Barrier] = {view.buffer for view in event.accesses}
-        if event.barrier is not None:
-            touched.add(event.barrier)
-        if kind is Kind.fence:
-            touched |= self.fenced
-        for number in self.retires[self._number(event)]:
-            touched |= {view.buffer for view in self.events[number].accesses}
-        return all(self.users[one] <= alone for one in touched)
-
-    def _conflict(self, one: int, two: int) -> bool:
-        """Whether two footprints overlap with a write among them. Raises Inexact."""
-        key = (one, two)
-        if key not in self.known_conflicts:
-            self.known_conflicts[key] = _clash(self.samples[one], self.samples[two])
-        return self.known_conflicts[key]
-
-    def _writers_of(self, number: int) -> list[Event]:
-        """Every event that writes where this footprint reads."""
-        if number not in self.writers:
-            reads = self.samples[number].reads
-            self.writers[number] = [
-                e for e in self.events if any(w.overlaps(r) for w in e.writes for r in reads)
-            ]
-        return self.writers[number]
-
-    # The search
+        self.facts = Facts(program)
+        self.events = self.facts.events
 
     def run(self) -> Outcome:
         start = State(
             (0, *(-1 for _ in self.program.processes[1:])),
-            (None,) * len(self.barriers),
+            (None,) * len(self.facts.barriers),
             frozenset(),
             frozenset(),
         )
@@ -268,15 +146,15 @@ class Search:
         while (parent := self.parents[after]) is not None:
             before, (number, completes) = parent
             event = self.events[number]
-            steps.append(Step(event, self.barrier_of[number], completes, before, after))
+            steps.append(Step(event, self.facts.barrier_of[number], completes, before, after))
             after = before
         return tuple(reversed(steps))
 
     def _expand(self, state: State, queue: deque[State]) -> None:
         nexts = [
-            self.first[p] + pc
+            self.facts.first[p] + pc
             for p, pc in enumerate(state.pcs)
-            if 0 <= pc < self.first[p + 1] - self.first[p]
+            if 0 <= pc < self.facts.first[p + 1] - self.facts.first[p]
         ]
         self._check_races(nexts)
         moves = list(self._moves(state, nexts))
@@ -293,7 +171,7 @@ class Search:
         ordinary = [n for n in nexts if self.events[n].kind in (Kind.read, Kind.write)]
         for i, one in enumerate(ordinary):
             for two in ordinary[i + 1 :]:
-                if self._conflict(self.footprint[one], self.footprint[two]):
+                if self.facts.conflict(self.facts.footprint[one], self.facts.footprint[two]):
                     first, second = self.events[one], self.events[two]
                     if first.kind is Kind.write:
                         first, second = second, first
@@ -308,14 +186,14 @@ class Search:
             raise _Found(Fault.busy_at_end, copies[0])
 
     def _moves(self, state: State, nexts: list[int]) -> Iterator[_Move]:
-        private = [number for number in nexts if self.private[number]]
+        private = [number for number in nexts if self.facts.private[number]]
         if self.reduced and private:
             yield private[0], False
             return
         for number in self._due(state, nexts):
             yield number, True
         for number in nexts:
-            if self._enabled(state, self.events[number], self.barrier_of[number]):
+            if self._enabled(state, self.events[number], self.facts.barrier_of[number]):
                 yield number, False
 
     def _due(self, state: State, nexts: list[int]) -> list[int]:
@@ -324,11 +202,11 @@ class Search:
         Commits of one partition complete in the order in which they were made, so that one which
         is due makes the earlier ones due, and only the first of them may go.
         """
-        used = {self.barrier_of[number] for number in nexts}
+        used = {self.facts.barrier_of[number] for number in nexts}
         if not self.reduced:
-            used = set(self.barrier_of)
+            used = set(self.facts.barrier_of)
         running = [n for n in sorted(state.busy) if self.events[n].kind in COMPLETES]
-        due = [n for n in running if self.barrier_of[n] in used]
+        due = [n for n in running if self.facts.barrier_of[n] in used]
         commits = [n for n in running if self.events[n].kind is Kind.tc_commit]
         for number in [n for n in due if n in commits]:
             process = self.events[number].process
@@ -342,7 +220,7 @@ class Search:
             return phase is None or phase.completed & 1 != event.parity
         if event.kind is Kind.rejoin:
             return all(
-                state.pcs[child] == self.first[child + 1] - self.first[child]
+                state.pcs[child] == self.facts.first[child + 1] - self.facts.first[child]
                 for child in event.children
             )
         return True
@@ -352,11 +230,11 @@ class Search:
     def _apply(self, state: State, move: _Move) -> State:
         number, completes = move
         event = self.events[number]
-        phases = self._phases(state, event, self.barrier_of[number], completes)
+        phases = self._phases(state, event, self.facts.barrier_of[number], completes)
         if completes:
-            return state._replace(phases=phases, busy=state.busy - self.retires[number])
-        if self.footprint[number] >= 0:
-            self._check_access(state, event, self.footprint[number])
+            return state._replace(phases=phases, busy=state.busy - self.facts.retires[number])
+        if self.facts.footprint[number] >= 0:
+            self._check_access(state, event, self.facts.footprint[number])
         pcs = list(state.pcs)
         pcs[event.process] += 1
         for child in event.children if event.kind is Kind.fork else ():
@@ -368,7 +246,7 @@ class Search:
     def _busy(self, state: State, event: Event, number: int) -> frozenset[int]:
         if event.kind in COMPLETES or event.kind in STARTS:
             return state.busy | {number}
-        return state.busy - self.retires[number]
+        return state.busy - self.facts.retires[number]
 
     def _phases(
         self, state: State, event: Event, barrier: int, completes: bool
@@ -415,11 +293,11 @@ class Search:
 
     def _check_access(self, state: State, event: Event, footprint: int) -> None:
         for number in sorted(state.busy):
-            other = self.footprint[number]
-            if other >= 0 and self._conflict(footprint, other):
+            other = self.facts.footprint[number]
+            if other >= 0 and self.facts.conflict(footprint, other):
                 raise _Found(Fault.conflict, event, self.events[number])
         if event.reads:
-            written = self._writers_of(footprint)
+            written = self.facts.writers_of(footprint)
             if not any(state.pcs[w.process] > w.index for w in written):
                 raise _Found(Fault.unwritten, event)
         if event.kind in ASYNC_PROXY and event.reads:
@@ -439,15 +317,15 @@ class Search:
         """Ordinary writes, and cp.async once it is done, need a fence before TMA or wgmma read."""
         if event.kind is Kind.fence:
             return state.unfenced & state.busy
-        if not event.writes or not any(view.buffer in self.fenced for view in event.writes):
+        if not event.writes or not any(view.buffer in self.facts.fenced for view in event.writes):
             return state.unfenced
         kept = frozenset(
             number
             for number in state.unfenced
-            if not _covers(event.writes, self.events[number].writes)
+            if not covers(event.writes, self.events[number].writes)
         )
         if event.kind in (Kind.write, Kind.cp_async):
-            return kept | {self._number(event)}
+            return kept | {self.facts.number(event)}
         return kept
 
 
@@ -460,34 +338,3 @@ def contribution(event: Event) -> tuple[int, int]:
     if event.kind is Kind.tc_commit:
         return 1, 0
     return event.amount, 0
-
-
-def _committed(earlier: list[Event], outstanding: int) -> list[Event]:
-    """The cp.async of all commit groups but the last `outstanding`."""
-    groups: list[list[Event]] = [[]]
-    for event in earlier:
-        if event.kind is Kind.cp_async:
-            groups[-1].append(event)
-        elif event.kind is Kind.cp_commit:
-            groups.append([])
-    closed = groups[:-1]
-    kept = closed[: len(closed) - outstanding] if outstanding else closed
-    return [event for group in kept for event in group]
-
-
-def _covers(writes: tuple[View, ...], others: tuple[View, ...]) -> bool:
-    return all(
-        any(w.box is None and w.overlaps(o) and w.low <= o.low and o.high <= w.high for w in writes)
-        for o in others
-    )
-
-
-def _clash(one: Event, two: Event) -> bool:
-    if one.kind is Kind.tc_mma and two.kind is Kind.tc_mma and one.process == two.process:
-        return False  # the tensor core works off one partition's products in order
-    pairs = [(w, o) for w in one.writes for o in two.accesses]
-    pairs += [(r, w) for r in one.reads for w in two.writes]
-    overlapping = [(a, b) for a, b in pairs if a.overlaps(b)]
-    if overlapping and not any(a.surely_overlaps(b) for a, b in overlapping):
-        raise Inexact(one, two)
-    return bool(overlapping)
