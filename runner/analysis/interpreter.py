@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter as original
-from triton.runtime.interpreter import TensorHandle, _get_np_dtype
+from triton.runtime.interpreter import TensorHandle
 
 from runner.analysis.interpreter_libdevice import function_of
 from runner.analysis.interpreter_values import (
@@ -24,6 +24,7 @@ from runner.analysis.interpreter_values import (
     handle_of,
     not_a_number,
     numbers,
+    storage_of,
 )
 from runner.analysis.memory import Memory
 from runner.analysis.memory_allocation import Element
@@ -77,7 +78,7 @@ class Builder(original.InterpreterBuilder):
         return handle_of(np.array([value], dtype=np.float64), tl.bfloat16)
 
     def get_all_ones_value(self, type: Any) -> TensorHandle:
-        storage = _get_np_dtype(type)
+        storage = storage_of(type)
         ones = np.frombuffer(b"\xff" * storage.itemsize, dtype=storage)
         return TensorHandle(ones if storage != np.bool_ else np.array([True]), type.scalar)
 
@@ -167,12 +168,12 @@ class Builder(original.InterpreterBuilder):
         if dtype.is_int1():
             return TensorHandle(values != 0, dtype)
         if dtype.is_int() and values.dtype.kind == "f":
-            return TensorHandle(_to_integer(values, _get_np_dtype(dtype)), dtype)
+            return TensorHandle(_to_integer(values, storage_of(dtype)), dtype)
         toward_zero = rounding_mode == ir.ROUNDING_MODE.RTZ
         return handle_of(values, dtype, toward_zero=toward_zero)
 
     def create_bitcast(self, src: TensorHandle, dst_type: Any) -> TensorHandle:
-        storage = _get_np_dtype(dst_type)
+        storage = storage_of(dst_type)
         return TensorHandle(np.ascontiguousarray(src.data).view(storage), dst_type.scalar)
 
     create_int_to_ptr = create_ptr_to_int = create_bitcast
@@ -289,7 +290,7 @@ class Builder(original.InterpreterBuilder):
         self, ptr: TensorHandle, cmp: TensorHandle, val: TensorHandle, sem: Any, scope: Any
     ) -> TensorHandle:
         dtype = ptr.get_element_ty()
-        storage = _get_np_dtype(dtype)
+        storage = storage_of(dtype)
         expected, wanted = cmp.data.astype(storage), val.data.astype(storage)
 
         def swap(old: Array, lanes: Array) -> Array:
@@ -311,7 +312,7 @@ class Builder(original.InterpreterBuilder):
         if operation not in _UPDATES:
             raise Unsupported(f"atomic_rmw {operation}")
         dtype, update = ptr.get_element_ty(), _UPDATES[operation]
-        storage = _get_np_dtype(dtype)
+        storage = storage_of(dtype)
 
         def apply(old: Array, lanes: Array) -> Array:
             operand = _lanes(val.data.astype(storage, copy=False), ptr.data, lanes)
@@ -454,7 +455,7 @@ def _addresses(block: Any, elements: Array, size: int) -> Array:
 def _padding(option: Any, block: Any, shape: tuple[int, ...]) -> TensorHandle:
     """What lanes outside the shape read: zeros, or NaN where asked for."""
     dtype = block.base.get_element_ty()
-    storage = _get_np_dtype(dtype)
+    storage = storage_of(dtype)
     if option == ir.PADDING_OPTION.PAD_NAN:
         fill = handle_of(np.array([np.nan], dtype=np.float32), dtype).data[0]
         return TensorHandle(np.full(shape, fill, dtype=storage), dtype)

@@ -26,7 +26,7 @@ from runner.analysis import interpreter_reduce
 from runner.analysis.interpreter import Builder, Unsupported
 from runner.analysis.memory import Memory
 
-LAUNCH_BUDGET_S = 10.0  # a larger grid is sampled
+LAUNCH_BUDGET_S = 20.0  # a larger grid is sampled
 MOST_PROGRAMS = 65536
 FEWEST_PROGRAMS = 16
 

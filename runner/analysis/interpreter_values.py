@@ -39,6 +39,17 @@ FLOAT8 = {
 }
 
 
+def storage_of(dtype: Any) -> np.dtype[Any]:
+    """The numpy dtype that the interpreter keeps elements of a Triton type in."""
+    scalar = dtype.scalar
+    return np.dtype(np.uint64) if scalar.is_ptr() else _storage_of_number(scalar)
+
+
+@functools.cache
+def _storage_of_number(dtype: Any) -> np.dtype[Any]:
+    return np.dtype(_get_np_dtype(dtype))
+
+
 def is_narrow(dtype: Any) -> bool:
     """Whether the interpreter keeps values of this Triton dtype as raw bits."""
     name = getattr(dtype, "name", "")
@@ -75,14 +86,14 @@ def as_tf32(values: Array) -> Array:
 
 def not_a_number(dtype: Any) -> Any:
     """A scalar of the dtype's storage that no honest result has: all bits ones."""
-    storage = _get_np_dtype(dtype)
+    storage = storage_of(dtype)
     if storage == np.bool_:
         return storage.type(True)
     return np.frombuffer(b"\xff" * storage.itemsize, dtype=storage)[0]
 
 
 def _round_wide(values: Array, dtype: Any, toward_zero: bool) -> Array:
-    storage = _get_np_dtype(dtype)
+    storage = storage_of(dtype)
     with np.errstate(all="ignore"):
         rounded = values.astype(storage, copy=False)
         if not toward_zero or not dtype.is_floating() or values.dtype == storage:

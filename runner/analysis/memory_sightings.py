@@ -1,6 +1,6 @@
 """What was seen to go wrong in memory, gathered: one entry per kind, line and tensor.
 
-Owns counting and the first example of each. What is wrong is decided by `memory` and `memory_races`.
+Owns counting and the first example of each; what is wrong, others decide.
 """
 
 from __future__ import annotations

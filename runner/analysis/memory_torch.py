@@ -26,6 +26,11 @@ MAKE_UNWRITTEN = (
 class HostAccesses(TorchDispatchMode):
     """While it is on, every torch operation is told to a Memory."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here, and importing torch's compiler takes most of a second."""
+        return False
+
     def __init__(self, memory: Memory) -> None:
         super().__init__()
         self.memory = memory

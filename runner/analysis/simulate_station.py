@@ -19,6 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from runner import sandbox
+from runner.analysis.station import Unavailable
 from runner.evaluate import keeper, zygote
 from runner.evaluate.channel import Channel
 from runner.processes import POLL_S, Cancelled
@@ -34,7 +35,8 @@ class Station(keeper.Zygote):
         self.folder = keeper.WorkFolder()
         self.lock = threading.Lock()
         self.owner = os.getpid()
-        self.ready = False
+        self.ready, self.ready_bytes = False, 0
+        self.kept: keeper.Child | None = None
         self.control, theirs = Channel.pair()
         argv = [sys.executable, "-P", "-m", __name__, "--control", str(theirs.fileno())]
         if sandbox.isolation().usable:
@@ -65,12 +67,20 @@ def borrowed(cancel: threading.Event | None = None) -> Iterator[Station]:
         if cancel is not None and cancel.is_set():
             raise Cancelled
     try:
-        station.await_ready()
+        _await_ready(station)
         yield station
     finally:
         if station.folder.path.is_dir():
             sandbox.empty(station.folder.path, keep=frozenset({keeper.LOG}))
         station.lock.release()
+
+
+def _await_ready(station: Station) -> None:
+    """A station that never starts is no candidate's fault. Raises Unavailable."""
+    try:
+        station.await_ready()
+    except keeper.ZygoteDied as died:
+        raise Unavailable(f"the simulation cannot start: {died}") from died
 
 
 def prepare() -> Station:

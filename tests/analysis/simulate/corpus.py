@@ -1,8 +1,8 @@
 """The files of the corpus and what their first lines say. Simulates a file; judges nothing.
 
 The first line of a file is `faulty: PROBLEM · expect: KIND@LINE, KIND@LINE` or `clean: PROBLEM`,
-and may go on with `· case: NAME`; the second says what the file is about. Of a faulty file every
-finding named must be there at its line; no other kind may be, but for the wrong result that follows.
+and may go on with `· case: NAME`; the second says what the file is about. In a faulty file every
+finding named must be there at its line, and no other kind but the wrong result that follows.
 """
 
 from __future__ import annotations
