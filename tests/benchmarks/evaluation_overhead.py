@@ -13,7 +13,7 @@ Milliseconds, p50 and p95 over the evaluations of a row:
                the clean-up of both process trees; `waiting` that of other clients
 
 The kernel is samples × the sum of both medians, since a result keeps no single calls. With several
-`--pairs` the last line of a candidate says what each further pair costs. On a GPU every evaluation
+`--pairs` a line for one client says what each further pair costs. On a GPU every evaluation
 opens two fresh CUDA contexts, one in each process.
 
 Works on a copy of the tree, to which it adds the smallest problem there can be. Clients are threads
@@ -122,7 +122,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             print_head(setting, options)
         for clients in options.clients:
             alike = [measured_row(spec, clients, pairs, options) for pairs in options.pairs]
-            print_pair_cost(alike)
+            if clients == 1:
+                print_pair_cost(alike)
             rows += alike
     return {**setting, "rows": [row.document() for row in rows]}
 

@@ -14,6 +14,8 @@ the device's lease (`/proc/locks`) and in which phase the claimed jobs are (thei
     wait       from the queueing of a job until a worker claimed it
     idle       where the other time went, by the phases of the jobs that were claimed meanwhile
     overlap    share of the compiling done while the lease was held, for another job then
+    half-width of the 95% intervals of the speedups: compiling beside a measurement of the host
+               takes cores from it
 
 It asserts nothing. Only a quiet machine gives figures.
 """
@@ -113,7 +115,8 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     from webapp.fleet.valkey import embedded
 
     call_command("migrate", verbosity=0)
-    spec, rows, setting = spec_of(options), [], {}
+    spec, rows = spec_of(options), []
+    setting: dict[str, Any] = {}
     with running(folder, "valkey", embedded(folder).argv):
         until(lambda: embedded(folder).answers)
         for workers in options.workers:
@@ -248,6 +251,7 @@ def row(
         job.refresh_from_db()
     results = [job.result for job in jobs]
     waits = [claimed - queued_s for claimed in watch.claimed_s.values()]
+    intervals = [found.ci95 for found in results if found and found.ci95]
     return {
         "workers": workers,
         "jobs": len(jobs),
@@ -256,6 +260,7 @@ def row(
         "busy_share": watch.busy.total() / watch.samples,
         "wait_p50_s": quantile(waits, 0.5),
         "wait_p95_s": quantile(waits, 0.95),
+        "half_widths": [(high - low) / 2 for low, high in intervals],
         "evaluation_s": [found.wall_s for found in results if found],
         "busy": watch.share(watch.busy),
         "idle": watch.share(watch.idle),
@@ -281,9 +286,11 @@ def print_row(found: dict[str, Any]) -> None:
     print(f"\n{found['workers']} workers: {found['jobs_per_minute']:.0f} jobs a minute;", end=" ")
     print(f"device busy {found['busy_share']:.1%} of {found['wall_s']:.1f} s;", end=" ")
     print(f"wait p50 {found['wait_p50_s']:.1f} s, p95 {found['wait_p95_s']:.1f} s;", end=" ")
-    print(f"evaluation p50 / p95 {evaluation} ms; {found['verdicts']}")
+    print(f"evaluation {evaluation} ms; {found['verdicts']}")
     print(f"  compiling {found['compiling_share']:.1%} of the time,", end=" ")
-    print(f"{found['compiling_beside_a_measurement']:.0%} of it beside a measurement")
+    print(f"{found['compiling_beside_a_measurement']:.0%} of it beside a measurement;", end=" ")
+    widths = found["half_widths"]
+    print(f"half-width p50 {quantile(widths, 0.5):.1%}" if widths else "nothing was timed")
     for title in ("busy", "idle"):
         for words, share in found[title].items():
             if share >= 0.005:
