@@ -13,7 +13,7 @@ def kernel(x_ptr, y_ptr, steps):
     columns = gl.arange(0, 64, gl.SliceLayout(0, layout))[None, :]
     shared: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 8, [1, 0])
     tile = gl.allocate_shared_memory(gl.float16, [64, 64], shared)
-    arrived = mbarrier.allocate_mbarrier()
+    arrived = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     mbarrier.init(arrived, count=128)
     total = gl.zeros([64, 64], gl.float16, layout)
     for step in range(steps):

@@ -12,7 +12,7 @@ def kernel(x_desc, y_ptr, length_ptr):
     rows = gl.arange(0, 64, gl.SliceLayout(1, layout))[:, None]
     columns = gl.arange(0, 64, gl.SliceLayout(0, layout))[None, :]
     tile = gl.allocate_shared_memory(gl.float16, [64, 64], x_desc.layout)
-    arrived = mbarrier.allocate_mbarrier()
+    arrived = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     mbarrier.init(arrived, count=1)
     total = gl.zeros([64, 64], gl.float16, layout)
     left = gl.load(length_ptr)

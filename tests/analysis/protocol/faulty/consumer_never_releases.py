@@ -33,8 +33,8 @@ def consume(y_ptr, tiles, full, empty, steps, STAGES: gl.constexpr):
 @gluon.jit
 def kernel(x_desc, y_ptr, steps, STAGES: gl.constexpr):
     tiles = gl.allocate_shared_memory(gl.float16, [STAGES, 64, 64], x_desc.layout)
-    full = mbarrier.allocate_mbarrier(batch=STAGES)
-    empty = mbarrier.allocate_mbarrier(batch=STAGES)
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(STAGES):
         mbarrier.init(full.index(i), count=1)
         mbarrier.init(empty.index(i), count=1)

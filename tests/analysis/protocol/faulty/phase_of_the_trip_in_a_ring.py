@@ -22,7 +22,7 @@ def kernel(x_desc, y_ptr, steps, STAGES: gl.constexpr):
     rows = gl.arange(0, 64, gl.SliceLayout(1, layout))[:, None]
     columns = gl.arange(0, 64, gl.SliceLayout(0, layout))[None, :]
     tiles = gl.allocate_shared_memory(gl.float16, [STAGES, 64, 64], x_desc.layout)
-    arrived = mbarrier.allocate_mbarrier(batch=STAGES)
+    arrived = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(STAGES):
         mbarrier.init(arrived.index(i), count=1)
     for i in gl.static_range(STAGES - 1):

@@ -31,8 +31,8 @@ def send(y_desc, tile, full, empty, steps):
 @gluon.jit
 def kernel(x_ptr, y_desc, steps):
     tile = gl.allocate_shared_memory(gl.float16, [64, 64], y_desc.layout)
-    full = mbarrier.allocate_mbarrier()
-    empty = mbarrier.allocate_mbarrier()
+    full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     mbarrier.init(full, count=1)
     mbarrier.init(empty, count=1)
     gl.warp_specialize(

@@ -47,8 +47,8 @@ def multiply(c_desc, a_tiles, b_tiles, full, empty, k_size, STAGES: gl.constexpr
 def kernel(a_desc, b_desc, c_desc, k_size, STAGES: gl.constexpr):
     a_tiles = gl.allocate_shared_memory(gl.float16, [STAGES, 64, 64], a_desc.layout)
     b_tiles = gl.allocate_shared_memory(gl.float16, [STAGES, 64, 64], b_desc.layout)
-    full = mbarrier.allocate_mbarrier(batch=STAGES)
-    empty = mbarrier.allocate_mbarrier(batch=STAGES)
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(STAGES):
         mbarrier.init(full.index(i), count=1)
         mbarrier.init(empty.index(i), count=1)

@@ -52,9 +52,9 @@ def kernel(a_desc, b_desc, c_ptr, k_size, STAGES: gl.constexpr):
     sums = allocate_tensor_memory(
         gl.float32, [128, 128], TensorMemoryLayout([128, 128], col_stride=1)
     )
-    full = mbarrier.allocate_mbarrier(batch=STAGES)
-    empty = mbarrier.allocate_mbarrier(batch=STAGES)
-    done = mbarrier.allocate_mbarrier()
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    done = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     mbarrier.init(done, count=1)
     for i in gl.static_range(STAGES):
         mbarrier.init(full.index(i), count=1)
