@@ -359,7 +359,7 @@ class _Reader:
         place = _shared(reader, writer)
         same = reader.process == writer.process
         tail = (
-            "; within one partition current Triton adds the fence itself, other versions may not"
+            "; within one partition Triton 3.7.1 adds the fence itself, 3.6.0 does not"
             if same
             else "; across partitions the compiler does not add one"
         )

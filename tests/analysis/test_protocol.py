@@ -119,7 +119,7 @@ def test_the_counterexample_is_the_shortest_and_names_every_step() -> None:
 def test_an_ordinary_store_read_by_another_partition_is_an_error_and_by_the_same_a_warning() -> (
     None
 ):
-    """Measured: within one partition Triton 3.7.1 adds the fence, across partitions it does not."""
+    """Within one partition Triton 3.7.1 adds the fence, across partitions nobody does."""
     severities = {}
     for name in ("no_fence_before_the_hand_over", "result_stored_without_fence"):
         [finding] = examine_protocol(ttgir(FOLDER / "faulty" / f"{name}.py")).findings
