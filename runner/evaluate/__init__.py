@@ -21,7 +21,7 @@ from pathlib import Path
 from kernels.catalog import Case, Problem, UnknownProblem, load_problem
 from runner import languages, sandbox
 from runner.evaluate import buffers, ceilings, keeper
-from runner.evaluate.devices import cache_folder, cpu_count, device_info
+from runner.evaluate.devices import cache_folder, cpu_count, device_info, state_after
 from runner.evaluate.keeper import Child, Ending, Kind, Watch, WorkFolder, Zygote
 from runner.evaluate.lease import lease
 from runner.evaluate.neighbours import neighbours_of
@@ -188,10 +188,11 @@ class Finding:
     failure: CaseFailed | None = None
     candidate: Ending | None = None
     same_artifact: bool = False
+    state_after: dict[str, str] = field(default_factory=dict)
 
 
 def _measure(request: Request, compiled: CompileResult) -> Evaluation:
-    """Everything that uses the device: three forked children under the device's lease."""
+    """Everything that uses the device: a fresh child beside the trusted two, under its lease."""
     assert compiled.artifact is not None
     request.progress("waiting for the device")
     finding = Finding()
@@ -201,22 +202,18 @@ def _measure(request: Request, compiled: CompileResult) -> Evaluation:
             for kind in kinds(request)
         ]
         held.enter_context(lease(request.device.uuid, cancel=request.cancel))
-        folders = [held.enter_context(zygote.folder.subfolder()) for zygote in zygotes]
-        artifact = folders[-1] / compiled.artifact.name
+        *ours, theirs = zygotes
+        folder = held.enter_context(theirs.folder.subfolder())
+        artifact = folder / compiled.artifact.name
         content = compiled.artifact.read_bytes()
         artifact.write_bytes(content)
         with ExitStack() as running:
-            children = Children(
-                *(
-                    running.enter_context(_forked(zygote, folder, request, finding))
-                    for zygote, folder in zip(zygotes, folders, strict=True)
-                )
-            )
-            session = finding.session = _session(request, children)
+            referee, baseline = (running.enter_context(zygote.resident()) for zygote in ours)
+            candidate = running.enter_context(_forked(theirs, folder, request, finding))
+            session = finding.session = _session(request, Children(referee, baseline, candidate))
             _examine(request, session, str(artifact), finding)
+            finding.state_after = state_after(request.device)
             request.progress("clearing up")
-            children.referee.condemn()
-            children.baseline.condemn()
         finding.same_artifact = artifact.is_file() and artifact.read_bytes() == content
     return _conclude(request, compiled, finding)
 
@@ -230,21 +227,17 @@ def _session(request: Request, children: Children) -> Session:
 
 @contextmanager
 def _forked(zygote: Zygote, folder: Path, request: Request, finding: Finding) -> Iterator[Child]:
-    """A child; the candidate's is limited, and how it ended is kept."""
-    limits, candidate = request.spec.limits, zygote.kind.role == "candidate"
-    rlimits = None
-    if candidate:
-        rlimits = {
-            "cpu_s": int(limits.deadline_s * cpu_count()) + 10,
-            "address_space_bytes": address_space(request),
-        }
+    """The candidate's process: fresh, limited, and how it ended is kept."""
+    limits = request.spec.limits
+    rlimits = {
+        "cpu_s": int(limits.deadline_s * cpu_count()) + 10,
+        "address_space_bytes": address_space(request),
+    }
     child = zygote.fork(folder, rlimits, limits.output_bytes)
     try:
         yield child
     finally:
-        ending = child.end()
-        if candidate:
-            finding.candidate = ending
+        finding.candidate = child.end()
 
 
 def _examine(request: Request, session: Session, artifact: str, finding: Finding) -> None:
@@ -273,8 +266,10 @@ def _conclude(request: Request, compiled: CompileResult, finding: Finding) -> Ev
     if finding.failure is None:
         finding.cases += [_not_run(case) for case in request.cases if case.name not in done]
     base = request.result(verdict, reason, output=finding.candidate.output)
+    details = base.device.details | finding.state_after
     return replace(
         base,
+        device=replace(base.device, details=details),
         cases=tuple(finding.cases),
         integrity=_integrity(finding, finding.session, finding.candidate),
         versions=base.versions | compiled.versions | finding.session.versions,
@@ -322,7 +317,8 @@ def _integrity(finding: Finding, session: Session, ending: Ending) -> tuple[Inte
         detail = f"{evidence.timed_verified} timed outputs, chosen at random, judged afterwards"
         checks.append(IntegrityCheck("timed_output_verified", True, detail))
     if evidence.clock_excess_us:
-        detail = f"the parent's clock saw at most {max(evidence.clock_excess_us):.0f} µs more"
+        most = max(0.0, *evidence.clock_excess_us)
+        detail = f"the parent's clock saw at most {most:.0f} µs more"
         checks += [IntegrityCheck("two_clocks", True, detail), _physics(session)]
     if evidence.idle_us:
         detail = f"it worked {max(evidence.idle_us):.0f} µs after a timed call had returned"
@@ -337,16 +333,17 @@ def _integrity(finding: Finding, session: Session, ending: Ending) -> tuple[Inte
     clean = ending.leftover == 0
     detail = "no process left" if clean else f"{ending.leftover} left-over processes were killed"
     checks.append(IntegrityCheck("process_tree_clean", clean, detail))
-    if ending.dropped_bytes:
-        detail = f"{ending.dropped_bytes} bytes of output dropped"
-        checks.append(IntegrityCheck("output_capped", False, detail))
+    detail = f"{ending.dropped_bytes} bytes of output dropped"
+    checks.append(IntegrityCheck("output_capped", not ending.dropped_bytes, detail))
     return tuple(checks)
 
 
 def _alone(evidence: Evidence) -> IntegrityCheck:
     """The least alone that any timed case was; on the host it is evidence and decides nothing."""
-    worst = min(evidence.sightings, key=lambda seen: (seen.alone is not False, seen.alone or False))
-    detail = "; ".join(dict.fromkeys(seen.words for seen in evidence.sightings))
+    worst = max(
+        evidence.sightings, key=lambda seen: (seen.alone is False, not seen.alone, seen.share)
+    )
+    detail = worst.words
     if evidence.repeated:
         detail += f"; {evidence.repeated} measurements discarded and repeated whole"
     if worst.alone is None:

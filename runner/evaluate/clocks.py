@@ -35,16 +35,23 @@ class Measured:
 
 
 class Clock(Protocol):
+    kind: str
     device: torch.device
 
     def prepare(self, memory: Memory, regions: Sequence[Region]) -> None:
         """In a process that is not timed: bring caches to the state in which calls are timed."""
         ...
 
-    def measure(self, call: Callable[[], Any]) -> Measured: ...
+    def measure(self, call: Callable[[], Any], wait_us: float) -> Measured:
+        """`wait_us` is how long a GPU is kept busy while the host launches the call."""
+        ...
 
     def settle(self) -> None:
         """Wait until the device is idle."""
+        ...
+
+    def release(self) -> None:
+        """Give memory that is kept for reuse back to the device."""
         ...
 
 
@@ -60,6 +67,7 @@ class HostClock:
     shared it in most calls of one side: softmax against itself came out at 0.6.
     """
 
+    kind = "host"
     FLUSH_BYTES = (8 << 20, 256 << 20)  # at least, at most
 
     def __init__(self) -> None:
@@ -77,7 +85,7 @@ class HostClock:
         read_twice(memory, regions)
         self._flush.add_(1.0)
 
-    def measure(self, call: Callable[[], Any]) -> Measured:
+    def measure(self, call: Callable[[], Any], wait_us: float) -> Measured:
         self._go_home()
         started = _now_ns()
         returned = call()
@@ -91,18 +99,23 @@ class HostClock:
     def settle(self) -> None:
         return None
 
+    def release(self) -> None:
+        return None
+
 
 class CudaClock:
     """CUDA events around the call, behind a flush of L2 and a short device-side wait.
 
     The wait lets the host enqueue the call while the device is still busy, so that a kernel of
-    microseconds is not measured as the time Python takes to launch it. Flush and wait end before
+    microseconds is not measured as the time Python takes to launch it; the parent sets it, equal on
+    both sides. Flush and wait end before
     the first event. If the device is still busy when the second event has passed, there is work on
     another stream: it is added to the call.
     """
 
+    kind = "cuda"
     FLUSH_BYTES = 256 << 20  # several times the L2 of every device so far
-    WAIT_CYCLES = 400_000  # about 200 µs
+    CYCLES_PER_US = 2000  # no GPU so far is clocked much faster, so the wait is no shorter
     LATE_NS = 50_000  # an idle device is synchronised in a few µs
 
     def __init__(self) -> None:
@@ -115,14 +128,14 @@ class CudaClock:
     def prepare(self, memory: Memory, regions: Sequence[Region]) -> None:
         """Nothing: a flush by another process would be followed by a change of contexts."""
 
-    def measure(self, call: Callable[[], Any]) -> Measured:
+    def measure(self, call: Callable[[], Any], wait_us: float) -> Measured:
         flush, flushed, start, end = (torch.cuda.Event(enable_timing=True) for _ in range(4))
         torch.cuda.synchronize()
         flush.record()
         self._flush.zero_()
         flushed.record()
         if self._sleep is not None:
-            self._sleep(self.WAIT_CYCLES)
+            self._sleep(round(wait_us * self.CYCLES_PER_US))
         start.record()
         called = _now_ns()
         returned = call()
@@ -137,6 +150,9 @@ class CudaClock:
 
     def settle(self) -> None:
         torch.cuda.synchronize()
+
+    def release(self) -> None:
+        torch.cuda.empty_cache()
 
 
 def _nanoseconds(first: torch.cuda.Event, second: torch.cuda.Event) -> int:

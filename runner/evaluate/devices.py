@@ -37,6 +37,9 @@ _FIELDS = {
 }
 
 
+_CHANGING = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")
+
+
 def available_devices() -> list[str]:
     """`host`, then `cuda:0` and on: what `device_info` answers for."""
     return ["host", *(f"cuda:{index}" for index in range(len(_visible_gpus())))]
@@ -158,12 +161,21 @@ def _gpu(index: int, uuid: str) -> DeviceInfo:
             values = dict(zip((_FIELDS[field] for field in fields), rows[0], strict=True))
             break
     model, uuid = values.pop("model", "NVIDIA GPU"), values.pop("uuid", uuid)
-    foreign = _smi(["--query-compute-apps=pid,used_memory", f"--id={uuid}"])
-    values["foreign processes"] = str(len(foreign))
     values["host"] = _model()
     return DeviceInfo(f"cuda:{index}", "cuda", model, uuid, values)
 
 
+def state_after(device: DeviceInfo) -> dict[str, str]:
+    """What changes on a GPU while it works, once more, under names that end in ` after`."""
+    if device.kind != "cuda":
+        return {}
+    rows = _smi(["--query-gpu=" + ",".join(_CHANGING), f"--id={device.uuid}"])
+    if not rows:
+        return {}
+    return {f"{_FIELDS[field]} after": cell for field, cell in zip(_CHANGING, rows[0], strict=True)}
+
+
+@functools.cache
 def _visible_gpus() -> list[str]:
     """UUIDs in the order of `cuda:0`, `cuda:1` …, as CUDA_VISIBLE_DEVICES narrows them.
 

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import secrets
+import select
 import selectors
 import shutil
 import signal
@@ -29,6 +30,9 @@ from runner.evaluate.channel import BadMessage, Channel, Message
 from runner.processes import POLL_S, Cancelled, Drain
 
 START_S = 120.0  # importing torch from a cold disk takes long
+RESIDENT_USES = 50
+RESIDENT_OUTPUT_BYTES = 64 * 1024
+GROWTH_BYTES = 256 << 20
 EXIT_S = 5.0  # a killed tree is gone within milliseconds; beyond this the zygote itself is killed
 LOG = "zygote.log"
 FOLDER_PREFIX = "warpdeck-work-"
@@ -115,6 +119,8 @@ class Zygote:
         self.folder = WorkFolder()
         self.lock = threading.Lock()
         self.owner = os.getpid()
+        self.kept: Child | None = None
+        self.ready_bytes = 0
         self.control, theirs = Channel.pair()
         argv = [sys.executable, "-P", "-m", "runner.evaluate.zygote", "--role", kind.role]
         argv += ["--control", str(theirs.fileno())]
@@ -144,7 +150,7 @@ class Zygote:
                     self.process.wait()
         if "ready" not in message:
             raise self._stillborn()
-        self.ready = True
+        self.ready, self.ready_bytes = True, _resident_bytes(self.process.pid)
 
     def _stillborn(self) -> ZygoteDied:
         words = self.last_words()
@@ -181,6 +187,29 @@ class Zygote:
             os.close(writing)
         return Child(self, channel, Drain(reading, output_bytes))
 
+    @contextlib.contextmanager
+    def resident(self) -> Iterator[Child]:
+        """The child of a trusted role, kept from one evaluation to the next while all goes well.
+
+        It runs our code alone, and what it has opened, a CUDA context above all, takes longer than
+        most evaluations. After an exception, and after RESIDENT_USES, the next one is fresh.
+        """
+        child, self.kept = self.kept, None
+        if child is not None and not child.at_rest:
+            child.end()
+            child = None
+        child = child or self.fork(self.folder.path, None, RESIDENT_OUTPUT_BYTES)
+        child.uses += 1
+        try:
+            yield child
+        except BaseException:
+            child.end()
+            raise
+        if child.uses < RESIDENT_USES and child.rested():
+            self.kept = child
+        else:
+            child.end()
+
     def stop(self) -> None:
         """End it and everything below it; its folder is removed."""
         self.control.close()  # the zygote kills its child, then itself, when this end closes
@@ -189,6 +218,23 @@ class Zygote:
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
             self.folder.remove()
+        if self.kept is not None:
+            self.kept.close()
+            self.kept = None
+
+    @property
+    def grown(self) -> bool:
+        """Whether something has made it larger than it was when it was ready."""
+        return _resident_bytes(self.process.pid) > self.ready_bytes + GROWTH_BYTES
+
+
+def _resident_bytes(pid: int) -> int:
+    """Memory of one process that lies in RAM; 0 where the kernel does not say."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 class Child:
@@ -198,6 +244,7 @@ class Child:
         self.zygote, self.channel, self.drain = zygote, channel, drain
         self.exit: Message | None = None
         self.condemned = False
+        self.uses = 0  # evaluations it has served
         self.selector = selectors.DefaultSelector()
         for source in (channel, zygote.control, drain.descriptor):
             self.selector.register(source, selectors.EVENT_READ)
@@ -279,9 +326,27 @@ class Child:
             status, leftover = self.exit_status()
             return Ending(status, leftover, self.drain.text, self.drain.dropped_bytes)
         finally:
-            self.selector.close()
-            self.channel.close()
-            os.close(self.drain.descriptor)
+            self.close()
+
+    def close(self) -> None:
+        """Give back our ends of its channel and its output."""
+        self.selector.close()
+        self.channel.close()
+        os.close(self.drain.descriptor)
+
+    @property
+    def at_rest(self) -> bool:
+        """Alive and silent: nothing has come from it or its zygote that nobody asked for."""
+        sources = [self.channel, self.zygote.control]
+        return not select.select(sources, [], [], 0)[0] and not self.channel.pending
+
+    def rested(self) -> bool:
+        """Have it close its case; False when it cannot."""
+        try:
+            self.ask({"do": "close"}, Watch(time.monotonic() + EXIT_S))
+        except (ChildEnded, DeadlinePassed, BadMessage, ZygoteDied):
+            return False
+        return self.at_rest
 
     def exit_status(self) -> tuple[int, int]:
         if self.exit is None:
@@ -392,6 +457,8 @@ def prepare(kind: Kind, extra: dict[str, str]) -> Zygote:
     with _registry:
         zygote = _zygotes.get(kind)
         if zygote is None or not zygote.usable:
+            if zygote is not None:
+                zygote.stop()
             zygote = _zygotes[kind] = Zygote(kind, extra)
         return zygote
 
@@ -409,8 +476,10 @@ def borrowed(
         zygote.await_ready()
         yield zygote
     finally:
-        if zygote.folder.path.is_dir():
+        if zygote.kind.role == "candidate" and zygote.folder.path.is_dir():
             sandbox.empty(zygote.folder.path, keep=frozenset({LOG}))
+        if zygote.grown:
+            zygote.stop()
         zygote.lock.release()
 
 

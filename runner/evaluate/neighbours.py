@@ -22,10 +22,14 @@ MAX_PROCESSES = 128
 
 @dataclass(frozen=True)
 class Sighting:
-    """`alone` is None where nobody can tell; `words` are the evidence."""
+    """`alone` is None where nobody can tell; `words` are the evidence.
+
+    `share` is how much of the host's processors others used, 0 where that is not the measure.
+    """
 
     alone: bool | None
     words: str
+    share: float = 0.0
 
 
 class Neighbours(Protocol):
@@ -52,7 +56,7 @@ class HostNeighbours:
         wall = (time.monotonic() - self._started) * cpu_count()
         share = max(0.0, now - busy - mine) / wall
         words = f"others used {share:.0%} of the processors while it was timed"
-        return Sighting(share <= BUSY_SHARE, words)
+        return Sighting(share <= BUSY_SHARE, words, share)
 
 
 class GpuNeighbours:

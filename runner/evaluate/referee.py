@@ -6,6 +6,7 @@ verdict on an evaluation: it answers the parent, which does.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import platform
@@ -38,31 +39,55 @@ def warm() -> None:
 def serve(channel: Channel) -> None:
     """Answer commands until the parent closes the channel. An exception ends the process: ours."""
     malloc.keep_freed_memory()
-    start = channel.receive()
-    if start is None:
-        return
-    torch.set_num_threads(start["threads"])
-    problem = load_problem(start["problem"])
-    module = load_reference(problem.reference_path)
-    clock = clock_for(start["kind"])
-    versions = {"torch": torch.__version__, "python": platform.python_version()}
-    hello: Message = {"versions": versions, "l2_bytes": l2_bytes(start["kind"])}
-    channel.send({**hello, "nonce": start["nonce"]})
-    case: OpenCase | None = None
+    session = Session()
     while (message := channel.receive()) is not None:
-        if message["do"] == "open":
-            if case is not None:
-                case.close()
-            case = OpenCase(problem, module, clock, {**start, **message})
-            channel.send({"nonce": message["nonce"]}, case.descriptors)
-            case.forget_descriptors()
-            continue
-        assert case is not None
-        channel.send({**case.answer(message), "nonce": message["nonce"]})
+        reply, descriptors = session.answer(message)
+        channel.send({**reply, "nonce": message["nonce"]}, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+class Session:
+    """The device, a problem, and the case it is on."""
+
+    def __init__(self) -> None:
+        self.clock: Clock | None = None
+        self.case: OpenCase | None = None
+
+    def answer(self, message: Message) -> tuple[Message, list[int]]:
+        """A reply, and descriptors that go with it: the caller closes them."""
+        command = message["do"]
+        if command not in ("start", "open", "close"):
+            assert self.case is not None
+            return self.case.answer(message), []
+        if self.case is not None:
+            self.case.close()
+            self.case = None
+        if command == "start":
+            return self.start(message), []
+        assert self.clock is not None
+        if command == "close":
+            self.clock.release()
+            return {}, []
+        self.case = OpenCase(self.problem, self.module, self.clock, message)
+        return {}, self.case.descriptors
+
+    def start(self, message: Message) -> Message:
+        torch.set_num_threads(message["threads"])
+        self.problem = load_problem(message["problem"])
+        self.module = load_reference(self.problem.reference_path)
+        self.clock = self.clock or clock_for(message["kind"])
+        versions = {"torch": torch.__version__, "python": platform.python_version()}
+        return {"versions": versions, "l2_bytes": l2_bytes(message["kind"])}
 
 
 def load_reference(path: Path) -> Any:
-    """A problem's `reference.py` as a module: ours, and trusted."""
+    """A problem's `reference.py` as a module, ours and trusted; loaded anew when it changed."""
+    return _load_reference(path, path.stat().st_mtime_ns)
+
+
+@functools.cache
+def _load_reference(path: Path, modified_ns: int) -> Any:
     specification = importlib.util.spec_from_file_location(f"reference_{path.parent.name}", path)
     assert specification is not None
     assert specification.loader is not None
@@ -91,8 +116,8 @@ class OpenCase:
         self.case = next(case for case in problem.cases if case.name == message["case"])
         self.problem, self.module, self.clock = problem, module, clock
         self.layout = from_json(Layout, message["layout"])
-        self.shared, for_candidate = create_memory(message["kind"], self.layout)
-        self.mine, for_baseline = create_memory(message["kind"], self.layout)
+        self.shared, for_candidate = create_memory(clock.kind, self.layout)
+        self.mine, for_baseline = create_memory(clock.kind, self.layout)
         self.descriptors = for_candidate + for_baseline
         self.generator = torch.Generator(clock.device)
         self.generator.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
@@ -102,10 +127,6 @@ class OpenCase:
         for number in range(self.layout.sets):
             self._fill(number)
         clock.settle()
-
-    def forget_descriptors(self) -> None:
-        close_all(self.descriptors)
-        self.descriptors = []
 
     def _fill(self, number: int) -> None:
         """Draw the inputs of a set and share a copy; poison the outputs on both sides."""
@@ -227,11 +248,6 @@ class OpenCase:
         self.kept.clear()
         self.shared.close()
         self.mine.close()
-
-
-def close_all(descriptors: Sequence[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
 
 
 def oracles(

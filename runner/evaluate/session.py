@@ -49,6 +49,8 @@ CLOCK_SLACK_RATIO = 0.02
 FLUSH_RATIO = 1.25
 ALONE_ATTEMPTS = 3
 ALONE_PAUSE_S = 5.0
+WAIT_US = (200.0, 5000.0)  # before a call on a GPU: at least, at most
+LAUNCH_MARGIN = 1.5
 IDLE_SLACK_US = 100.0
 IDLE_SLACK_RATIO = 0.05
 TORCH_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "int64": "int64"}
@@ -144,6 +146,7 @@ class Session:
         self.ceilings, self.roofs = ceilings, physics.Roofs((), {})
         self.evidence = Evidence()
         self.baselines: list[str] = []
+        self.wait_us = WAIT_US[0]
         self.flush_ns: int | None = None  # a GPU's flush before the candidate was loaded
         self.versions: dict[str, str] = {}
         self.random = random.SystemRandom()
@@ -157,6 +160,7 @@ class Session:
             self.problem.cpp_symbol(dtype): self.problem.cpp_prototype(dtype) for dtype in dtypes
         }
         self.progress("loading")
+        common["do"] = "start"
         ours = {"problem": self.problem.slug, "given_outputs": given, **common}
         theirs = {"language": language, "artifact": artifact, "symbols": symbols, **common}
         with self._blamed("while starting"):
@@ -167,11 +171,11 @@ class Session:
         self._answer(self.children.baseline, opening)
         with self._blamed("while starting"):
             self._succeeded(self.children.candidate.answer(starting, self.watch), "while starting")
-        opponents = self._ours(self.children.baseline, {"do": "load", **ours}).message
+        opponents = self._ours(self.children.baseline, {**ours, "do": "load"}).message
         self.baselines, self.flush_ns = opponents["baselines"], opponents["flush_ns"]
         if self.ceilings is not None:
             self.roofs = self._roofs(self.ceilings, hello["l2_bytes"])
-        self._candidate({"do": "load", **theirs}, "while loading")
+        self._candidate({**theirs, "do": "load"}, "while loading")
 
     def examine(self, case: Case, pairs: int | None) -> CaseResult:
         """Check a case; if it passes and `pairs` is given, time it. Raises FatalCase."""
@@ -266,10 +270,13 @@ class Session:
 
     def _run(self, case: Case, number: int, occasion: str, *, dirty: bool = False) -> Reply:
         """One call of the candidate; its answer is in shared memory when the reply arrives."""
-        message = {"do": "run", "set": number, "dirty": dirty}
+        message = self._run_message("", number, dirty)
         reply = self._candidate(message, self._named(case, occasion))
         self._require_shapes(case, reply.message.get("returned"))
         return reply
+
+    def _run_message(self, name: str, number: int, dirty: bool) -> Message:
+        return {"do": "run", "name": name, "set": number, "dirty": dirty, "wait_us": self.wait_us}
 
     def _judge(self, case: Case, number: int, *, keep: bool) -> Message:
         reply = self._referee({"do": "judge", "set": number, "keep": keep})
@@ -330,6 +337,7 @@ class Session:
     def _time(self, case: Case, layout: Layout, pairs: int) -> Timing:
         """Once more when the clocks disagree: a busy machine does that too, but not twice."""
         self.progress(f"timing {case.name}")
+        self.wait_us = WAIT_US[0]
         baseline = self._fastest_baseline(layout)
         pairs = self._affordable(case, layout, max(pairs, MINIMUM_PAIRS))
         for _ in range(CLOCK_ATTEMPTS):
@@ -440,7 +448,7 @@ class Session:
         return reply
 
     def _baseline(self, name: str, number: int, *, dirty: bool = False) -> Reply:
-        message = {"do": "run", "name": name, "set": number, "dirty": dirty}
+        message = self._run_message(name, number, dirty)
         question = self.children.baseline.post(message, self._patience())
         return self._answer(self.children.baseline, question, refusable=True)
 
@@ -450,6 +458,7 @@ class Session:
         for name in self.baselines:
             for call in range(WARM_UP_CALLS * layout.sets):
                 reply = self._baseline(name, call % layout.sets, dirty=True).message
+                self._wait_for_launch(reply)
                 if reply.get("failed"):
                     self.evidence.refused_baselines[name] = str(reply["text"])
                     break
@@ -458,6 +467,12 @@ class Session:
             raise RuntimeError(f"no baseline runs: {self.evidence.refused_baselines}")
         return min(best, key=best.__getitem__)
 
+    def _wait_for_launch(self, reply: Message) -> None:
+        """Keep a GPU busy, on both sides alike, for longer than any launch so far has taken."""
+        launch_ns = reply.get("launch_ns")
+        if isinstance(launch_ns, int):
+            self.wait_us = min(WAIT_US[1], max(self.wait_us, launch_ns / 1000 * LAUNCH_MARGIN))
+
     def _affordable(self, case: Case, layout: Layout, pairs: int) -> int:
         """Warm the candidate up; fewer pairs where the deadline allows no more, at least ten."""
         slowest, enough = 1e-6, self.watch.left() * 0.9
@@ -465,6 +480,7 @@ class Session:
             if self.watch.left() < enough:
                 break
             reply = self._run(case, call % layout.sets, "while warming up", dirty=True)
+            self._wait_for_launch(reply.message)
             slowest = max(slowest, reply.elapsed_ns / 1e9)
         return max(MINIMUM_PAIRS, min(pairs, int(self.watch.left() / 2 / slowest)))
 

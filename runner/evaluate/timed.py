@@ -46,15 +46,10 @@ class Program(Protocol):
 def serve(channel: Channel, load: Callable[[Message], Program]) -> None:
     """Answer commands until the parent closes the channel."""
     malloc.keep_freed_memory()
-    session: Session | None = None
-    reply: Message
+    session = Session(load)
     while (message := channel.receive()) is not None:
         try:
-            if session is None:
-                torch.set_num_threads(message["threads"])
-                session, reply = Session(load, message["kind"]), {}
-            else:
-                reply = session.answer(message, channel.take_descriptors())
+            reply = session.answer(message, channel.take_descriptors())
         except MissingSymbol as error:
             reply = {"failed": "missing_symbol", "text": str(error)}
         except (MemoryError, torch.OutOfMemoryError) as error:
@@ -88,31 +83,43 @@ def _failure(error: Exception) -> Message:
 
 
 class Session:
-    """The device, then a program loaded when we are told to, and the case it is on."""
+    """The device, a program loaded when we are told to, and the case it is on."""
 
-    def __init__(self, load: Callable[[Message], Program], kind: str) -> None:
-        self.load, self.kind = load, kind
-        self.clock = clock_for(kind)
+    def __init__(self, load: Callable[[Message], Program]) -> None:
+        self.load = load
+        self.clock: Clock | None = None
         self.program: Program | None = None
         self.case: OpenCase | None = None
 
     def answer(self, message: Message, descriptors: list[int]) -> Message:
         command = message["do"]
+        if command == "run":
+            assert self.case is not None
+            return self.case.run(message)
+        self.close()
+        if command == "start":
+            torch.set_num_threads(message["threads"])
+            self.clock = self.clock or clock_for(message["kind"])
+            return {}
+        assert self.clock is not None
+        if command == "close":
+            self.clock.release()
+            return {}
         if command == "load":
             self.program = self.load(message)
             return self.program.hello(self.clock)
         assert self.program is not None
         if command == "open":
-            if self.case is not None:
-                self.case.close()
             layout = from_json(Layout, message["layout"])
-            memory = adopt_memory(self.kind, layout, descriptors)
+            memory = adopt_memory(self.clock.kind, layout, descriptors)
             self.case = OpenCase(self.program, self.clock, message, memory)
             return {}
-        assert self.case is not None
-        if command == "run":
-            return self.case.run(message.get("name", ""), message["set"], dirty=message["dirty"])
         raise ValueError(f"unknown command {command!r}")
+
+    def close(self) -> None:
+        if self.case is not None:
+            self.case.close()
+            self.case = None
 
 
 class OpenCase:
@@ -133,21 +140,22 @@ class OpenCase:
     def outputs(self, number: int) -> list[Region]:
         return [region for region in self.layout.of_set(number) if region.output]
 
-    def run(self, name: str, number: int, *, dirty: bool) -> Message:
+    def run(self, message: Message) -> Message:
         """One timed call, and its answer brought to shared memory before the parent hears of it.
 
         So there is no later step in which work could be done that neither clock sees. `dirty`
         first leaves poison in the memory that an allocation gets.
         """
+        name, number = message["name"], message["set"]
         self.returned = None  # a result lives until the next call
-        if dirty:
+        if message["dirty"]:
             dirt = [poisoned(r.shape, r.dtype, self.clock.device) for r in self.outputs(number)]
             del dirt
         call = self.calls.get((name, number))
         if call is None:
             call = self.calls[(name, number)] = self.program.bind(self, name, number)
         before = interpreter.launches()
-        measured = self.clock.measure(call)
+        measured = self.clock.measure(call, message["wait_us"])
         self.returned = measured.returned
         described = self._publish(number, measured.returned)
         self.clock.settle()

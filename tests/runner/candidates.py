@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runner.evaluate import evaluate
-from runner.results import Evaluation
+from runner.results import CheckStatus, Evaluation
 from runner.spec import EvaluationSpec, Limits
 
 HEADER = """
@@ -60,3 +60,9 @@ def judge(
             limits=limits or Limits(deadline_s=60),
         )
     )
+
+
+def failed_checks(evaluation: Evaluation) -> list[str]:
+    """All but the machine's own business: whoever else works on this host while it is timed."""
+    failed = [check for check in evaluation.integrity if check.status is CheckStatus.failed]
+    return [check.check for check in failed if check.check != "device_alone"]

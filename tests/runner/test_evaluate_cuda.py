@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from kernels.catalog import load_problem
 from runner.evaluate import evaluate
 from runner.evaluate.ceilings import ceilings
 from runner.evaluate.devices import available_devices
-from runner.results import Verdict
+from runner.results import CheckStatus, Evaluation, IntegrityCheck, Verdict
 from runner.spec import EvaluationSpec, Limits
 
 pytestmark = [
@@ -30,7 +33,7 @@ def test_torch_on_a_gpu_passes_and_is_timed() -> None:
     assert (evaluation.verdict, evaluation.reason) == (Verdict.passed, "")
     assert evaluation.speedup is not None
     assert evaluation.device.kind == "cuda"
-    assert {"driver", "temperature", "foreign processes"} <= set(evaluation.device.details)
+    assert {"driver", "temperature", "temperature after", "SM clock after"} <= set(evaluation.device.details)
 
 
 def test_every_triton_zoo_kernel_of_softmax_passes() -> None:
@@ -65,3 +68,52 @@ def test_a_gpu_has_measured_roofs() -> None:
     measured = {roof.name: roof.value for roof in ceilings("cuda:0") if roof.source == "measured"}
     assert {"HBM copy", "L2 copy", "BF16 tensor", "TF32 tensor", "FP32 FMA"} <= set(measured)
     assert all(value is not None and value > 1e11 for value in measured.values())
+
+
+def foreign(seconds: float) -> subprocess.Popen[str]:
+    """A process that is none of ours and holds memory of the GPU."""
+    code = (
+        "import time, torch; x = torch.ones(1 << 20, device='cuda'); print('up', flush=True);"
+        f"time.sleep({seconds})"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    return process
+
+
+def alone(evaluation: Evaluation) -> IntegrityCheck:
+    return next(check for check in evaluation.integrity if check.check == "device_alone")
+
+
+def test_nothing_is_measured_while_a_foreign_process_uses_the_gpu() -> None:
+    process = foreign(600)
+    try:
+        evaluation = evaluate(on_gpu(TORCH))
+    finally:
+        process.kill()
+        process.wait()
+    assert evaluation.verdict is Verdict.unmeasured
+    assert f"process {process.pid}" in evaluation.reason
+    assert alone(evaluation).status is CheckStatus.failed
+
+
+def test_what_was_measured_beside_a_foreign_process_is_repeated_whole() -> None:
+    evaluate(on_gpu(TORCH))  # the processes are there, so that the next begins at once
+    process = foreign(4)
+    evaluation = evaluate(on_gpu(TORCH))
+    process.wait()
+    assert (evaluation.verdict, evaluation.reason) == (Verdict.passed, "")
+    assert alone(evaluation).passed
+    assert "discarded and repeated whole" in alone(evaluation).detail
+
+
+def test_launch_time_is_reported_apart_from_device_time() -> None:
+    slow = (
+        "import time, torch\ndef run(x):\n    time.sleep(0.001)\n    return torch.softmax(x, 1)\n"
+    )
+    (case,) = evaluate(on_gpu(slow)).scored
+    assert case.timing is not None
+    assert case.timing.launch_us is not None
+    assert case.timing.launch_us > 1000
+    assert case.timing.median_us < 500

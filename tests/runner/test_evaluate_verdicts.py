@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from runner.evaluate import evaluate, processor
-from runner.results import CheckStatus, Evaluation, Verdict, flat_json
+from runner.results import Evaluation, Verdict, flat_json
 from runner.spec import EvaluationSpec, Limits, SpecError
 from runner.wire import from_json, to_json
-from tests.runner.candidates import PYTHON, cpp, judge
+from tests.runner.candidates import PYTHON, cpp, failed_checks, judge
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +44,12 @@ def test_a_result_carries_its_evidence(honest: Evaluation) -> None:
         "two_clocks",
         *(["idle_between_calls"] if processor.available() else []),
         "physics",
+        "device_alone",
         "source_hash",
         "process_tree_clean",
+        "output_capped",
     }
-    assert all(check.passed for check in honest.integrity)
+    assert failed_checks(honest) == []
     assert {"g++", "torch", "python", "kernel"} <= set(honest.versions)
     assert len(honest.source_sha256) == 64
 
@@ -112,11 +114,6 @@ CPP_FAULTS = {
         'extern "C" void softmax_fp32(const float *x, float *y, int64_t M, int64_t N)',
     ),
     "does not compile": (cpp("nonsense;"), Verdict.compile_error, "candidate.cpp:"),
-    "kills its parent": (
-        cpp("kill(getppid(), SIGKILL); usleep(100000); rows(x, y, M, N);"),
-        Verdict.tampered,
-        "took down the process",
-    ),
 }
 
 
@@ -222,8 +219,7 @@ def test_a_flood_of_output_is_capped_noted_and_decides_nothing() -> None:
     evaluation = judge(source, limits=Limits(deadline_s=60, output_bytes=1000))
     assert evaluation.verdict is Verdict.passed
     assert len(evaluation.output) < 1200
-    failed = [c.check for c in evaluation.integrity if c.status is CheckStatus.failed]
-    assert [check for check in failed if check != "device_alone"] == ["output_capped"]
+    assert failed_checks(evaluation) == ["output_capped"]
 
 
 def test_what_a_kernel_prints_before_it_dies_is_kept() -> None:
