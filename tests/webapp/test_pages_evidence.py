@@ -32,8 +32,8 @@ GPU = DeviceInfo(
         "SM clock after": "1965 MHz",
         "temperature": "31",
         "temperature after": "44",
-        "foreign processes": "0",
-        "foreign processes after": "0",
+        "power": "109 W",
+        "power after": "109 W",
         "driver": "570.0",
     },
 )
@@ -134,7 +134,7 @@ def test_provenance_tells_the_device_before_and_after() -> None:
     assert told["uuid"] == "GPU-1234"
     assert told["SM clock"] == "1980 MHz → 1965 MHz"
     assert told["temperature"] == "31 → 44"
-    assert told["foreign processes"] == "0, before and after"
+    assert told["power"] == "109 W, before and after"
     assert told["caches"] == "cold"
     assert told["pairs"].startswith("30 per case")
     assert [fact.name for fact in further_details(GPU)] == ["driver"]

@@ -16,7 +16,7 @@ NOT_RECORDED = "not recorded"
 AFTER = " after"  # a detail of this suffix is the same quantity when the measurement had ended
 # What decides whether a time can be had again; the device's other details are a fold away.
 STATE = {
-    "cuda": ("SM clock", "memory clock", "power", "temperature", "foreign processes"),
+    "cuda": ("SM clock", "memory clock", "power", "temperature"),
     "host": ("load average at start", "cpu MHz"),
 }
 # Words of a timer's sentence → what the caches hold when a timed call begins.
