@@ -25,9 +25,7 @@ import triton
 from triton import knobs
 from triton.backends.nvidia.compiler import CUDABackend
 from triton.compiler.compiler import make_backend
-from triton.compiler.errors import CompilationError
 from triton.runtime.autotuner import Autotuner
-from triton.runtime.errors import OutOfResources, PTXASError
 
 from runner.analysis import standin
 from runner.analysis.captured import (
@@ -39,6 +37,7 @@ from runner.analysis.captured import (
     TroubleKind,
 )
 from runner.analysis.targets import TARGETS, Target
+from runner.analysis.troubles import MESSAGE_CHARACTERS, trouble_of
 from runner.evaluate.channel import Channel
 from runner.wire import canonical, to_json
 
@@ -50,8 +49,6 @@ DTYPES = {
 }
 ZEROED_BYTES = 1 << 20  # larger tensors come from fresh pages, which are zero until written
 DISASSEMBLE_S = 60.0
-MESSAGE_CHARACTERS = 600
-LIMIT_CHARACTERS = 120  # torch explains at length how to install CUDA
 DISASSEMBLE = ("-g", "-gp", "-ndf", "-c")  # source lines, PTX lines, no dataflow (half the time)
 
 
@@ -95,7 +92,7 @@ def capture(artifact: str, target: Target, inputs: list[Any]) -> Captured:
     Autotuner._bench = record.first_that_fits(Autotuner._bench)
     threading.excepthook = record.thread_failed
     with standin.OnDevice():
-        trouble = _run(artifact, [_tensor(*each) for each in inputs])
+        trouble = _run(record, [_tensor(*each) for each in inputs])
     return record.finished(trouble)
 
 
@@ -105,10 +102,10 @@ def _tensor(shape: list[int], dtype: str) -> torch.Tensor:
     return tensor.zero_() if tensor.nbytes <= ZEROED_BYTES else tensor
 
 
-def _run(artifact: str, inputs: list[torch.Tensor]) -> Trouble | None:
+def _run(record: Record, inputs: list[torch.Tensor]) -> Trouble | None:
     stage = TroubleKind.load
     try:
-        specification = importlib.util.spec_from_file_location("candidate", artifact)
+        specification = importlib.util.spec_from_file_location("candidate", record.artifact)
         assert specification is not None
         assert specification.loader is not None
         module = importlib.util.module_from_spec(specification)
@@ -117,63 +114,7 @@ def _run(artifact: str, inputs: list[torch.Tensor]) -> Trouble | None:
         stage = TroubleKind.run
         module.run(*inputs)
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: all are its own doing
-        return _trouble(error, stage, artifact)
-    return None
-
-
-def _trouble(error: BaseException, stage: TroubleKind, artifact: str) -> Trouble:
-    """What an exception of the candidate means, with the innermost line of its file."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame.lineno for frame in frames if frame.filename == artifact]
-    line = own[-1] if own else None
-    message = f"{type(error).__name__}: {error}".partition("\n")[0][:MESSAGE_CHARACTERS]
-    traceback.print_exception(error)
-    if isinstance(error, CompilationError):
-        innermost = _innermost(error)
-        words = innermost.error_message or _cause_words(innermost) or str(innermost)
-        found = _line_in_kernel(innermost, Path(artifact))
-        return Trouble(TroubleKind.compile, words[:MESSAGE_CHARACTERS], found or line)
-    if isinstance(error, OutOfResources):
-        return Trouble(TroubleKind.resources, message, line)
-    compiling = any(
-        frame.name == "compile" and frame.filename.endswith("/compiler/compiler.py")
-        for frame in frames
-    )
-    if isinstance(error, PTXASError) or compiling:
-        return Trouble(TroubleKind.compile, message, line)
-    if _is_limit(error):
-        words = f"the stand-in device cannot do this: {message[:LIMIT_CHARACTERS]}"
-        return Trouble(TroubleKind.limit, words, line)
-    return Trouble(stage, message, line)
-
-
-def _is_limit(error: BaseException) -> bool:
-    """Whether it is our device that falls short, not the candidate."""
-    if isinstance(error, standin.Unsupported | MemoryError):
-        return True
-    return any(word in str(error) for word in ("CUDA", "NVIDIA driver", "can't allocate memory"))
-
-
-def _innermost(error: CompilationError) -> CompilationError:
-    """A kernel that calls a helper wraps the helper's error in its own."""
-    while isinstance(error.__cause__, CompilationError):
-        error = error.__cause__
-    return error
-
-
-def _cause_words(error: CompilationError) -> str:
-    cause = error.__cause__
-    return f"{type(cause).__name__}: {cause}" if cause is not None else ""
-
-
-def _line_in_kernel(error: CompilationError, artifact: Path) -> int | None:
-    """Triton counts lines from the `def` of the function; the file has them from its first line."""
-    if error.src is None or not hasattr(error.node, "lineno"):
-        return None
-    first = error.src.split("\n", 1)[0].strip()
-    for number, text in enumerate(artifact.read_text().splitlines(), 1):
-        if text.strip() == first:
-            return number + error.node.lineno - 1
+        return trouble_of(error, stage, record.artifact, record.refused_ptx)
     return None
 
 
@@ -191,6 +132,7 @@ class Record:
         self.fitting: dict[int, Any] = {}
         self.questions: dict[str, None] = {}
         self.thread_errors: list[str] = []
+        self.refused_ptx = ""  # what ptxas was given when it failed
 
     def launched(self, key: str, grid: tuple[int, int, int], arguments: dict[str, Any]) -> None:
         scalars = {name: value for name, value in arguments.items() if type(value) is int}
@@ -242,8 +184,10 @@ class Record:
 
         def wrapped(backend: Any, *arguments: Any, **keywords: Any) -> bytes:
             words = io.StringIO()
+            self.refused_ptx = str(arguments[0])
             with contextlib.redirect_stdout(words):
                 cubin: bytes = make_cubin(backend, *arguments, **keywords)
+            self.refused_ptx = ""
             self.logs[hashlib.sha256(cubin).hexdigest()] = words.getvalue()
             return cubin
 

@@ -75,21 +75,24 @@ def _troubled(
         TroubleKind.limit: FindingKind.unsupported_operation,
     }
     verdict: AnalysisVerdict | None = AnalysisVerdict.error
-    if trouble.kind is TroubleKind.compile:
-        line = _line_of_error(output) or line
+    message = trouble.message
+    if trouble.kind is TroubleKind.compile and message.endswith(_PASS_FAILED):
+        line, message = _diagnosed(output, line, message)
     elif trouble.kind is TroubleKind.resources:
         verdict = None
     elif trouble.kind is TroubleKind.limit:
         verdict = AnalysisVerdict.incomplete
     source = None if line is None else Source(request.spec.file, line)
     kind = kinds.get(trouble.kind, FindingKind.run_error)
-    return verdict, Finding(kind, Severity.error, trouble.message, source)
+    return verdict, Finding(kind, Severity.error, message, source)
 
 
-_MLIR_ERROR = re.compile(r'candidate\.py"?:(\d+):\d+[^\n]*\berror:')
+_PASS_FAILED = "PassManager::run failed"
+_MLIR_LINE = re.compile(r'candidate\.py"?:(\d+):\d+[^\n]*\berror:')
+_MLIR_WORDS = re.compile(r"\berror: ([^\n]+)")
 
 
-def _line_of_error(output: str) -> int | None:
-    """Where MLIR's diagnostics point, which only go to the standard error stream."""
-    found = _MLIR_ERROR.search(output)
-    return int(found[1]) if found else None
+def _diagnosed(output: str, line: int | None, message: str) -> tuple[int | None, str]:
+    """MLIR's own line and words, which go to the standard error stream and nowhere else."""
+    place, words = _MLIR_LINE.search(output), _MLIR_WORDS.search(output)
+    return int(place[1]) if place else line, words[1] if words else message

@@ -303,6 +303,15 @@ FAILING: dict[str, tuple[str, AnalysisVerdict, FindingKind, str | None]] = {
         FindingKind.compile_error,
         "no_such_method",
     ),
+    "assembly that ptxas refuses": (
+        "@triton.jit\ndef odd(x_ptr):\n    x = tl.load(x_ptr).to(tl.float32)\n"
+        "    y = tl.inline_asm_elementwise(\n"
+        "        'bogus.f32 $0, $1;', '=r,r', [x], tl.float32, is_pure=True, pack=1)\n"
+        "    tl.store(x_ptr, y.to(tl.bfloat16))\ndef run(x):\n    odd[(1,)](x)\n",
+        AnalysisVerdict.error,
+        FindingKind.compile_error,
+        "tl.inline_asm_elementwise(",
+    ),
     "launches nothing": (
         "def run(x):\n    return torch.softmax(x[:4, :4], 1)\n",
         AnalysisVerdict.incomplete,
