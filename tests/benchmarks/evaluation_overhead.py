@@ -14,7 +14,7 @@ Milliseconds, p50 and p95 over the evaluations of a row:
 
 The kernel is samples × the sum of both medians, since a result keeps no single calls. With several
 `--pairs` a line for one client says what each further pair costs. On a GPU every evaluation
-opens two fresh CUDA contexts, one in each process.
+opens a fresh CUDA context in the candidate's process.
 
 Works on a copy of the tree, to which it adds the smallest problem there can be. Clients are threads
 of a process, as in a worker; they share its zygotes and meet at the lease of the device. It asserts

@@ -122,14 +122,21 @@ def below(pid: int, every: dict[int, Process]) -> list[Process]:
 
 
 def zygotes() -> dict[str, int]:
-    """Role → process id of the zygotes below us; bubblewrap around them is not meant."""
-    found = {}
-    for process in below(os.getpid(), processes()):
+    """Role → process id of the zygotes below us, and of children that outlive an evaluation.
+
+    A child has its zygote's command line. Bubblewrap around a zygote has it too, and is not meant.
+    """
+    roles = {}
+    every = below(os.getpid(), processes())
+    for process in every:
         with contextlib.suppress(OSError):
             words = Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")
             if ZYGOTE in words and "bwrap" not in words[0]:
-                found[words[words.index("--role") + 1]] = process.pid
-    return found
+                roles[process.pid] = words[words.index("--role") + 1]
+    parents = {process.pid: process.parent for process in every}
+    return {
+        f"{role}'s child" if parents[pid] in roles else role: pid for pid, role in roles.items()
+    }
 
 
 def resident_kib(pid: int) -> float | None:
