@@ -310,7 +310,7 @@ FAILING: dict[str, tuple[str, AnalysisVerdict, FindingKind, str | None]] = {
         "    tl.store(x_ptr, y.to(tl.bfloat16))\ndef run(x):\n    odd[(1,)](x)\n",
         AnalysisVerdict.error,
         FindingKind.compile_error,
-        "tl.inline_asm_elementwise(",
+        "bogus.f32",
     ),
     "launches nothing": (
         "def run(x):\n    return torch.softmax(x[:4, :4], 1)\n",
