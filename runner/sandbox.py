@@ -178,7 +178,9 @@ def _hidden() -> set[Path]:
 def _tools() -> list[Path]:
     """Compilers and libraries that were put elsewhere than under /usr."""
     found = [
-        Path(path).resolve().parents[1] for name in ("gcc", "g++") if (path := shutil.which(name))
+        Path(path).resolve().parents[1]
+        for name in ("gcc", "g++", "nvcc")
+        if (path := shutil.which(name))
     ]
     found += map(Path, filter(os.path.isabs, os.environ.get("LD_LIBRARY_PATH", "").split(":")))
     if cuda := os.environ.get("CUDA_HOME"):
