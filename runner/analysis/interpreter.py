@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -68,9 +69,9 @@ class Builder(original.InterpreterBuilder):
         self.options = original.InterpreterOptions(sanitize_overflow=False)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith(("create_", "get_")):
-            raise Unsupported(name.removeprefix("create_"))
-        raise AttributeError(name)
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise Unsupported(_called_operation() or name)
 
     # constants
 
@@ -385,6 +386,16 @@ class Builder(original.InterpreterBuilder):
     ) -> None:
         addresses, mask = _rows(desc, x_offsets.data, y_offset.data)
         self._store(TensorHandle(addresses, desc.base.dtype.scalar), value, mask)
+
+
+def _called_operation() -> str:
+    """The function of triton.language that a kernel called, seen from inside of it."""
+    name, frame = "", sys._getframe(1)
+    while frame is not None and not frame.f_globals.get("__name__", "").startswith("candidate"):
+        if frame.f_code.co_filename == tl.core.__file__ and frame.f_code.co_name != "wrapper":
+            name = frame.f_code.co_name
+        frame = frame.f_back  # type: ignore[assignment]
+    return name
 
 
 @functools.cache

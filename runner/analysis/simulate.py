@@ -339,7 +339,7 @@ def _conclude(bench: Bench) -> Analysis:
         findings += blamed
     findings += _mismatches(outcome, file)
     verdict, reason = _shortfall(report, findings, file)
-    findings.sort(key=lambda finding: finding.kind is FindingKind.oracle_mismatch)
+    findings.sort(key=_causes_first)
     return Analysis(
         verdict=verdict or verdict_of(findings),
         reason=reason or _summary(findings),
@@ -347,6 +347,12 @@ def _conclude(bench: Bench) -> Analysis:
         scope=scope_of(request.case, report, compared=bool(outcome.judged)),
         resources={"case": request.case.name, "launches": to_json(report.launches)},
     )
+
+
+def _causes_first(finding: Finding) -> tuple[bool, int]:
+    """By line; a wrong result is most often the consequence of what else was found."""
+    line = finding.source.line if finding.source else 0
+    return finding.kind is FindingKind.oracle_mismatch, line
 
 
 def _undefined_lanes(bench: Bench, wrong: Outcome) -> tuple[list[Finding], Outcome]:

@@ -22,9 +22,13 @@ from typing import Any
 
 import numpy as np
 import torch
+import triton
 
+from runner.analysis import standin
 from runner.analysis.interpreter_launch import install
 from runner.analysis.memory import Memory
+from runner.analysis.simulate_child import Questions
+from runner.analysis.targets import DEFAULT, TARGETS
 
 N = 64
 TORCH = {
@@ -58,6 +62,8 @@ NUMBERS = FLOATS + INTEGERS
 @dataclass(frozen=True)
 class Operation:
     """`body` computes o from x and y; `expected(x, y)` does so on float64 or exact integers.
+
+    A body that begins with STATEMENT writes to `o_ptr` itself, which holds y before.
 
     `out` is the result's dtype, None for that of the inputs; `ulps` is how many units in the last
     place the result may be off, for operations that no hardware rounds exactly.
@@ -472,7 +478,7 @@ def dots() -> Iterator[Operation]:
 
 
 def atomics() -> Iterator[Operation]:
-    """All lanes of a group of eight meet at one element; `o_ptr` holds y before."""
+    """All lanes of a group of eight meet at one element; `o_ptr` holds every eighth y before."""
     kinds: dict[str, tuple[tuple[str, ...], Callable[[Any, Any], Any]]] = {
         "add": (("int32", "int64", "uint32", "fp16", "bf16", "fp32", "fp64"), np.add),
         "max": (("int32", "int64", "uint32", "fp32", "fp64"), np.maximum),
@@ -484,9 +490,9 @@ def atomics() -> Iterator[Operation]:
     }
     for kind, (dtypes, function) in kinds.items():
         for dtype in dtypes:
-            body = f"ATOMIC tl.atomic_{kind}(o_ptr + i // 8, x)"
+            body = f"STATEMENT tl.atomic_{kind}(o_ptr + i // 8, x)"
             yield Operation(f"atomic_{kind}", (dtype,), body, _met(function, dtype), result=(8,))
-    body = "ATOMIC tl.atomic_cas(o_ptr + i // 8, y, x)"
+    body = "STATEMENT tl.atomic_cas(o_ptr + i // 8, y, x)"
     yield Operation("atomic_cas", ("int32", "int64"), body, _swapped, result=(8,))
 
 
@@ -509,7 +515,39 @@ def _swapped(x: Any, y: Any) -> Any:
     return value
 
 
+def descriptors() -> Iterator[Operation]:
+    some = ("fp32", "bf16", "int32")
+    square = (8, 16)
+    made = "tl.make_tensor_descriptor({0}, [8, 16], [16, 1], [{1}, 16])"
+    x, o = made.format("x_ptr", 1), made.format("o_ptr", 1)
+    backwards = "7 - tl.arange(0, 8)"
+    reverse = unary(lambda x: x[::-1])
+    yield Operation("descriptor gather", some, f"{x}.gather({backwards}, 0)", reverse, shape=square)
+    body = f"STATEMENT {o}.scatter(x, {backwards}, 0)"
+    yield Operation("descriptor scatter", some, body, reverse, shape=square)
+    o = made.format("o_ptr", 8)
+    past = unary(lambda x: np.concatenate([x[4:], np.zeros_like(x[:4])]))
+    body = f"{made.format('x_ptr', 8)}.load([4, 0])"
+    yield Operation("descriptor load", some, body, past, shape=square)
+    kept = lambda x, y: np.concatenate([y[:4], x[:4]])  # noqa: E731
+    yield Operation("descriptor store", some, f"STATEMENT {o}.store([4, 0], x)", kept, shape=square)
+    for kind, function in {"add": np.add, "max": np.maximum, "min": np.minimum}.items():
+        body = f"STATEMENT {o}.atomic_{kind}([0, 0], x)"
+        dtypes = ("fp32", "bf16", "int32") if kind == "add" else ("bf16", "int32")
+        yield Operation(f"descriptor atomic_{kind}", dtypes, body, function, shape=square)
+    block = "tl.make_block_ptr(x_ptr, (8, 16), (16, 1), (4, 0), (8, 16), (1, 0))"
+    body = f"tl.load({block}, boundary_check=(0,), padding_option='zero')"
+    yield Operation("block pointer load", some, body, past, shape=square)
+    body = f"tl.load({block}, boundary_check=(0,), padding_option='nan')"
+    nan = unary(lambda x: np.concatenate([x[4:], np.full_like(x[:4], np.nan)]))
+    yield Operation("block pointer load of NaN", ("fp32", "bf16"), body, nan, shape=square)
+    block = "tl.make_block_ptr(o_ptr, (8, 16), (16, 1), (0, 0), (8, 16), (1, 0))"
+    body = f"STATEMENT tl.store(tl.advance({block}, (4, 0)), x, boundary_check=(0, 1))"
+    yield Operation("block pointer store", some, body, kept, shape=square)
+
+
 GROUPS = (
+    descriptors,
     arithmetic,
     comparisons,
     integers,
@@ -545,8 +583,8 @@ def source_of(operations: list[tuple[Operation, str]]) -> str:
         count = math.prod(operation.result or operation.shape)
         flat = f"tl.reshape({operation.body}, ({count},))"
         statement = f"tl.store(o_ptr + tl.arange(0, {count}), {flat})"
-        if operation.body.startswith("ATOMIC "):
-            statement = operation.body.removeprefix("ATOMIC ")
+        if operation.body.startswith("STATEMENT "):
+            statement = operation.body.removeprefix("STATEMENT ")
         text += KERNEL.format(
             number=number,
             count=math.prod(operation.shape),
@@ -572,8 +610,8 @@ def check(kernel: Any, operation: Operation, dtype: str) -> str:
     out = operation.out or dtype
     shape = operation.result or operation.shape
     result = torch.zeros(shape, dtype=TORCH[out])
-    if operation.body.startswith("ATOMIC "):
-        result = y[::8].contiguous().clone()
+    if operation.body.startswith("STATEMENT "):
+        result = (y[::8] if operation.result else y).contiguous().clone()
     try:
         kernel[(1,)](x, y, result)
     except Exception as error:
@@ -585,6 +623,8 @@ def check(kernel: Any, operation: Operation, dtype: str) -> str:
 
 
 def main(original: bool) -> None:
+    driver = standin.Driver(TARGETS[DEFAULT], Questions())
+    triton.runtime.driver.set_active(driver)  # some operations ask what the target can do
     if not original:
         install(Memory("kernels_under_test.py"))
     operations = [(o, dtype) for group in GROUPS for o in group() for dtype in o.dtypes]
