@@ -158,7 +158,10 @@ class _Examination:
             worlds = world.assuming(question.value, (0, 1))
         elif question.purpose == "trips":
             counts = self._trip_counts(world, question)
-            worlds = world.fixing(question.value, counts) or world.fixing(question.value, (0,))
+            any_count = range(4 * self.stages + 4)  # what a branch taken before left possible
+            worlds = (
+                world.fixing(question.value, counts) or world.fixing(question.value, any_count)[:2]
+            )
         else:
             worlds = world.fixing(question.value, range(2 * self.stages + 3))
         if not worlds:

@@ -14,7 +14,7 @@ from functools import cache
 
 from runner.analysis.protocol_events import Buffer, Event, Kind, View
 from runner.analysis.protocol_ir import VALUE, Op
-from runner.analysis.protocol_values import ARITHMETIC, expression
+from runner.analysis.protocol_values import ARITHMETIC, expression, num_programs, program_id
 from runner.analysis.protocol_walk import NotUnderstood, Walk
 
 _MEMDESC = re.compile(r"!ttg\.memdesc<((?:\d+x)+)[a-zA-Z]+?(\d+)")
@@ -47,6 +47,10 @@ def perform(walk: Walk, op: Op) -> None:
         operation(walk, op)
     elif op.name == "arith.constant":
         _constant(walk, op)
+    elif op.name == "tt.get_program_id":
+        walk.values[op.results[0]] = walk.chosen(program_id(op.body.strip()))
+    elif op.name == "tt.get_num_programs":
+        walk.values[op.results[0]] = walk.chosen(num_programs(op.body.strip()))
     elif harmless(op):
         _compute(walk, op)
     else:
@@ -80,7 +84,7 @@ def _compute(walk: Walk, op: Op) -> None:
     scalars = tuple(walk.scalar(operand, op) for operand in op.operands)
     width = 1 if name.startswith("arith.cmpi") else _width(op)
     try:
-        walk.values[op.results[0]] = walk.assumed(expression(name, scalars, width))
+        walk.values[op.results[0]] = walk.chosen(expression(name, scalars, width))
     except ZeroDivisionError:
         raise NotUnderstood("a division by zero", walk.source(op)) from None
 

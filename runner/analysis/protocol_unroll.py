@@ -94,7 +94,7 @@ def _region(walk: Walk, region: Region) -> list[Value]:
 def _for(walk: Walk, op: Op) -> None:
     lower, upper, step = (walk.scalar(name, op) for name in op.operands[1:4])
     carried = [walk.value(name) for name in op.operands[5::2]]
-    trips = walk.assumed(expression("trips", (lower, upper, step), 64))
+    trips = walk.chosen(expression("trips", (lower, upper, step), 64))
     if isinstance(trips, Unknown):
         if not harmless(op):
             raise Undecided("trips", trips, walk.source(op), _nests(op))
@@ -157,7 +157,7 @@ def _select(walk: Walk, op: Op, condition: Unknown) -> None:
     for name, yes, no in zip(op.results, *branches, strict=True):
         if isinstance(yes, View) or isinstance(no, View):
             raise Undecided("branch", condition, walk.source(op))
-        walk.values[name] = walk.assumed(expression("arith.select", (condition, yes, no), 64))
+        walk.values[name] = walk.chosen(expression("arith.select", (condition, yes, no), 64))
 
 
 def _specialize(walk: Walk, op: Op) -> None:

@@ -70,6 +70,17 @@ def leaf(
     return Unknown(hash(identity), "leaf", (), label, domain, divisibility)
 
 
+def program_id(axis: str) -> Unknown:
+    return leaf(("program_id", axis), f"program_id({axis})")
+
+
+def num_programs(axis: str) -> Unknown:
+    return leaf(("num_programs", axis), f"num_programs({axis})", Domain.positive)
+
+
+PROGRAMS = {program_id(axis).key: num_programs(axis).key for axis in "xyz"}
+
+
 def expression(op: str, operands: tuple[int | Unknown, ...], width: int) -> int | Unknown:
     """`op` on the operands: an integer where all of them are known. Raises ZeroDivisionError."""
     known = [operand for operand in operands if isinstance(operand, int)]
@@ -249,13 +260,14 @@ class World:
     ) -> list[tuple[int, dict[int, int]]]:
         """Outcome and witness; one leaf moves at a time, the others stay where they were."""
         found: dict[int, dict[int, int]] = {}
-        unknown = leaves(value)
+        unknown = sorted(leaves(value), key=lambda node: node.domain is not Domain.positive)
         start = {**{node.key: node.smallest for node in unknown}, **self.witness}
         for node in unknown:
-            concerned = [each for each in self.assumed if node.key in each.leaves]
+            moving = {node.key, PROGRAMS.get(node.key, node.key)}
+            concerned = [each for each in self.assumed if moving & each.leaves]
             for candidate in itertools.chain(node.candidates(), (start[node.key],)):
-                values = {**start, node.key: candidate}
-                outcome = evaluate(value, values)
+                values = self._launched({**start, node.key: candidate})
+                outcome = evaluate(value, values) if values else None
                 if outcome is None or outcome not in outcomes or outcome in found:
                     continue
                 if all(each.holds(values) for each in concerned):
@@ -263,3 +275,12 @@ class World:
                 if len(found) == len(outcomes):
                     break
         return sorted(found.items())
+
+    def _launched(self, values: dict[int, int]) -> dict[int, int]:
+        """The values with more programs than the program's number; nothing if that is fixed."""
+        for program, programs in PROGRAMS.items():
+            if program in values and values.get(programs, 1 << 31) <= values[program]:
+                if programs in self.known:
+                    return {}
+                values[programs] = values[program] + 1
+        return values

@@ -121,10 +121,10 @@ class Walk:
         domain: Domain = Domain.natural,
         divisibility: int = 1,
     ) -> int | Unknown:
-        unknown = leaf(identity, label, domain, divisibility)
-        return self.world.known.get(unknown.key, unknown)
+        return self.chosen(leaf(identity, label, domain, divisibility))
 
-    def assumed(self, value: int | Unknown) -> int | Unknown:
+    def chosen(self, value: int | Unknown) -> int | Unknown:
+        """The value that this world gives an unknown, or the unknown itself."""
         return self.world.known.get(value.key, value) if isinstance(value, Unknown) else value
 
     def opaque(self, op: Op, fresh: bool = False) -> None:
@@ -133,16 +133,12 @@ class Walk:
         keys = tuple(o.key if isinstance(o, Unknown) else o for o in operands)
         moment = (self.process, self.steps) if fresh or op.name in _FRESH else ()
         domain = Domain.flag if re.search(r"(^|-> )i1$", op.types) else Domain.natural
-        if op.name == "tt.get_num_programs":
-            domain = Domain.positive
         label = self._label(op)
         for number, result in enumerate(op.results):
             identity = (*_signature(op), keys, number, moment)
             self.values[result] = self.leaf(identity, label, domain)
 
     def _label(self, op: Op) -> str:
-        if op.name in ("tt.get_program_id", "tt.get_num_programs"):
-            return f"{op.name[7:]}({op.body.strip()})"
         source = self.source(op)
         where = f" of line {source.line}" if source else ""
         return f"{self.module.label(op.loc) or op.name}{where}"

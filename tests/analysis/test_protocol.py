@@ -17,7 +17,15 @@ from runner.analysis.protocol_events import Barrier, Buffer, Event, Kind, Proces
 from runner.analysis.protocol_ir import read_module
 from runner.analysis.protocol_search import Fault, Search
 from runner.analysis.protocol_unroll import unroll
-from runner.analysis.protocol_values import Domain, World, evaluate, expression, leaf
+from runner.analysis.protocol_values import (
+    Domain,
+    World,
+    evaluate,
+    expression,
+    leaf,
+    num_programs,
+    program_id,
+)
 from runner.analysis.protocol_walk import Budget, Undecided
 from tests.analysis.protocol.compiling import FILES, FOLDER, ttgir
 
@@ -342,6 +350,17 @@ def test_one_choice_of_a_parameter_answers_every_expression_of_it() -> None:
     assert [world.labels["K"] for world in small.fixing(trips, (1, 2, 3))] == [64, 128]
     assert [world.labels["K"] for world in big.fixing(trips, (1, 2, 3))] == [192]
     assert all(evaluate(large, world.witness) == 1 for world in big.fixing(trips, (3,)))
+
+
+def test_no_program_has_a_number_beyond_the_number_of_programs() -> None:
+    first, step = program_id("x"), num_programs("x")
+    tiles = leaf(("tiles",), "tiles", Domain.positive)
+    trips = expression("trips", (first, tiles, step), 64)
+    assert not isinstance(trips, int)
+    worlds = World().fixing(trips, range(5))
+    assert [evaluate(trips, world.witness) for world in worlds] == [0, 1, 2, 3, 4]
+    for world in worlds:
+        assert world.labels["program_id(x)"] < world.labels["num_programs(x)"]
 
 
 # The text of the IR
