@@ -28,7 +28,7 @@ from runner.analysis.protocol_ir import Module, UnreadableIR, read_module
 from runner.analysis.protocol_search import Fault, Search
 from runner.analysis.protocol_unroll import unroll
 from runner.analysis.protocol_values import Domain, World, leaves
-from runner.analysis.protocol_walk import Budget, NotUnderstood, Undecided
+from runner.analysis.protocol_walk import Budget, NoSuchSlot, NotUnderstood, Undecided
 
 _ASYNCHRONOUS = re.compile(
     r"ttng\.(?:init_barrier|async_tma|warp_group_dot|tc_gen5|fence_async)|ttg\.(?:warp_specialize"
@@ -134,13 +134,30 @@ class _Examination:
 
     def _search(self, world: World) -> bool:
         """Searches one world; whether a violation ended it."""
-        program = unroll(self.module, world, self.budget)
+        try:
+            program = unroll(self.module, world, self.budget)
+        except NoSuchSlot as beyond:
+            finding = self._out_of_bounds(beyond, world)
+            self.findings.setdefault((finding.kind, finding.source), finding)
+            return True
         outcome = Search(program, self.limits.states - self.coverage.states).run()
         self._count(world, len(program.processes), outcome.states, program.trips)
         for violation in outcome.violations:
             finding = explain(program, violation, world.labels, self.kernel)
             self.findings.setdefault((finding.kind, finding.source), finding)
         return any(v.fault is not Fault.no_fence for v in outcome.violations)
+
+    def _out_of_bounds(self, beyond: NoSuchSlot, world: World) -> Finding:
+        return Finding(
+            FindingKind.out_of_bounds_read,
+            Severity.error,
+            f"slot {beyond.index} of {beyond.view.name} is used, which has"
+            f" {beyond.view.shape[0]} slots: what lies behind it is another buffer",
+            beyond.source,
+            level="ttgir",
+            kernel=self.kernel,
+            evidence={"assumed": world.labels},
+        )
 
     def _count(
         self, world: World, partitions: int, states: int, trips: dict[str, set[int]]

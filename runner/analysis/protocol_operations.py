@@ -15,7 +15,7 @@ from functools import cache
 from runner.analysis.protocol_events import Buffer, Event, Kind, View
 from runner.analysis.protocol_ir import VALUE, Op
 from runner.analysis.protocol_values import ARITHMETIC, expression, num_programs, program_id
-from runner.analysis.protocol_walk import NotUnderstood, Walk
+from runner.analysis.protocol_walk import NoSuchSlot, NotUnderstood, Walk
 
 _MEMDESC = re.compile(r"!ttg\.memdesc<((?:\d+x)+)[a-zA-Z]+?(\d+)")
 _NESTING = frozenset({"scf.for", "scf.if", "scf.while", "scf.yield", "scf.condition"})
@@ -122,7 +122,7 @@ def _index(walk: Walk, op: Op) -> None:
     index = walk.known(op.operands[1], op, "index")
     length, *rest = view.shape
     if not 0 <= index < length:
-        raise NotUnderstood(f"slot {index} of {view.name}, which has {length}", walk.source(op))
+        raise NoSuchSlot(view, index, walk.source(op))
     named = length > 1 or view.slot
     slot = f"{view.slot}[{index}]" if named else ""
     part = replace(view, shape=tuple(rest), slot=slot)

@@ -28,6 +28,14 @@ class NotUnderstood(Exception):
         self.what, self.source = what, source
 
 
+class NoSuchSlot(Exception):
+    """A slot beyond the end of its buffer is named; the path there is certain in this world."""
+
+    def __init__(self, view: View, index: int, source: Source | None) -> None:
+        super().__init__(f"slot {index} of {view.name}")
+        self.view, self.index, self.source = view, index, source
+
+
 class Undecided(Exception):
     """The path depends on an unknown. `purpose` is trips, branch, index or phase.
 
