@@ -141,7 +141,8 @@ def _report(request: Request, witness: Witness) -> Report:
         if captured.kernels[position].sass
     )
     findings = [finding for each in found for finding in advise(each, request.spec.file)]
-    findings += advise_case(request.case, found, request.spec.file)
+    if not captured.products:  # else torch has done the arithmetic, on tensor cores
+        findings += advise_case(request.case, found, request.spec.file)
     shortfall = shortfall_of(request, captured, witness.output)
     searched = _protocols(request, captured)
     for each in searched:
@@ -223,6 +224,8 @@ def _scope(request: Request, captured: Captured | None) -> tuple[str, ...]:
         ]
         if captured.assumed:
             scope.append(f"{', '.join(captured.assumed)}: answered as by {board}, assumed")
+        if captured.products:
+            scope.append(f"torch's {', '.join(captured.products)}: shaped, not computed")
         if any(each.in_thread for each in captured.launches):
             scope.append("launches from other threads were seen while run was running")
         scope.append(

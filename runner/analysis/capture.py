@@ -91,7 +91,7 @@ def capture(artifact: str, target: Target, inputs: list[Any]) -> Captured:
     CUDABackend.make_cubin = record.keeping_log(CUDABackend.make_cubin)
     Autotuner._bench = record.first_that_fits(Autotuner._bench)
     threading.excepthook = record.thread_failed
-    with standin.OnDevice():
+    with standin.OnDevice(record):
         trouble = _run(record, [_tensor(*each) for each in inputs])
     return record.finished(trouble)
 
@@ -131,6 +131,7 @@ class Record:
         self.tuned: dict[int, Autotuned] = {}
         self.fitting: dict[int, Any] = {}
         self.questions: dict[str, None] = {}
+        self.products: dict[str, None] = {}
         self.thread_errors: list[str] = []
         self.refused_ptx = ""  # what ptxas was given when it failed
 
@@ -143,6 +144,9 @@ class Record:
         """Triton asks for the shared memory of every kernel; only a candidate's question counts."""
         if self._line(depth=4) is not None:
             self.questions[question] = None
+
+    def product(self, name: str) -> None:
+        self.products[name] = None
 
     def registers(self, cubin: bytes) -> int:
         log = self.logs.get(hashlib.sha256(cubin).hexdigest(), "")
@@ -228,6 +232,7 @@ class Record:
             launches=tuple(self.launches),
             autotuned=tuple(self.tuned.values()),
             assumed=tuple(self.questions),
+            products=tuple(self.products),
             threads_left=left,
             thread_errors=tuple(self.thread_errors),
             trouble=trouble,

@@ -92,12 +92,16 @@ class Autotuned:
 
 @dataclass(frozen=True)
 class Captured:
-    """`assumed` are the questions to the device that a stand-in answered."""
+    """`assumed` are the questions to the device that a stand-in answered.
+
+    `products` names the dense products of torch that were shaped and not computed.
+    """
 
     kernels: tuple[CompiledKernel, ...]
     launches: tuple[Launch, ...]
     autotuned: tuple[Autotuned, ...]
     assumed: tuple[str, ...]
+    products: tuple[str, ...]
     threads_left: int
     thread_errors: tuple[str, ...]
     trouble: Trouble | None = None

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 from triton.backends.compiler import GPUTarget
 
 from runner.analysis.targets import (
@@ -31,11 +33,13 @@ class Unsupported(RuntimeError):
 
 
 class Recorder(Protocol):
-    """Who hears of launches (hash of the kernel, grid, run-time arguments) and of questions."""
+    """Who hears of launches (the kernel's hash, grid, arguments), questions and products."""
 
     def launched(self, key: str, grid: tuple[int, int, int], arguments: dict[str, Any]) -> None: ...
 
     def assumed(self, question: str) -> None: ...
+
+    def product(self, name: str) -> None: ...
 
     def registers(self, cubin: bytes) -> int: ...
 
@@ -126,8 +130,13 @@ def once(call: Callable[[], Any], *arguments: Any, quantiles: Any = None, **opti
 class OnDevice(TorchFunctionMode):
     """Tensors say that they are on the device; what would put them there leaves them as they are.
 
-    Torch operations between launches run on the host, on values that no kernel has computed.
+    Torch operations between launches run on the host, on values that no kernel has computed. Those
+    that would take minutes there give the right shape and zeros instead.
     """
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
 
     def __torch_function__(
         self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
@@ -148,7 +157,32 @@ class OnDevice(TorchFunctionMode):
         arguments = tuple(_near(value) for value in arguments)
         keywords = {name: _near(value) for name, value in (keywords or {}).items()}
         keywords.pop("pin_memory", None)
+        if function in HEAVY and "out" not in keywords:
+            self.recorder.product(function.__name__)
+            return _shapes_only(function, arguments, keywords)
         return function(*arguments, **keywords)
+
+
+HEAVY = frozenset(
+    {
+        *(getattr(torch, name) for name in ("matmul", "mm", "bmm", "addmm", "baddbmm", "einsum")),
+        *(getattr(torch.Tensor, name) for name in ("matmul", "mm", "bmm", "addmm", "baddbmm")),
+        *(getattr(functional, name) for name in ("linear", "conv1d", "conv2d", "conv3d")),
+        torch.Tensor.__matmul__,
+        functional.scaled_dot_product_attention,
+    }
+)
+
+
+def _shapes_only(function: Any, arguments: Any, keywords: Any) -> Any:
+    """The result of one dense product, as torch would shape it, without the product."""
+
+    def shape_of(value: Any) -> Any:
+        return value.to("meta") if isinstance(value, torch.Tensor) else value
+
+    named = {name: shape_of(value) for name, value in keywords.items()}
+    result = function(*pytree.tree_map(shape_of, arguments), **named)
+    return torch.zeros(0, dtype=result.dtype).new_empty(result.shape)
 
 
 def _near(value: Any) -> Any:

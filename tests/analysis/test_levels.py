@@ -151,6 +151,31 @@ def test_launches_are_captured_wherever_they_are_made() -> None:
     assert "device properties, driver properties: answered as by H200 SXM, assumed" in scope
 
 
+EPILOGUE = """
+@triton.jit
+def scale(c_ptr, BLOCK: tl.constexpr):
+    offset = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(c_ptr + offset, tl.load(c_ptr + offset) * 2)
+
+def run(A, B):
+    C = A @ B
+    C = torch.einsum("mk,kn->mn", A, B) + torch.nn.functional.linear(A, B) * 0 + C
+    scale[(C.numel() // 4096,)](C, 4096)
+    return C
+"""
+
+
+def test_a_dense_product_of_torch_is_not_computed_on_the_host() -> None:
+    """8192³ multiplications three times would take an hour; only the shape of the result counts."""
+    spec = AnalysisSpec("matmul", HEAD + EPILOGUE, case="8192x8192x8192-bf16", deadline_s=30.0)
+    report = analyze(spec)
+    assert report.analysis.verdict is AnalysisVerdict.clean, report.analysis.reason
+    (kernel,) = report.analysis.resources["kernels"]
+    assert kernel["waves"][0]["blocks"] == 8192 * 8192 // 4096
+    (said,) = (line for line in report.analysis.scope if line.startswith("torch's "))
+    assert all(name in said for name in ("matmul", "einsum", "linear"))
+
+
 def test_another_target_is_another_device_to_the_candidate() -> None:
     grid = analysed(LAUNCHES, target="sm_80").analysis.resources["kernels"][1]["waves"][0]["grid"]
     assert grid == [108, 1, 1]
