@@ -180,7 +180,8 @@ class _Examination:
                 world.fixing(question.value, counts) or world.fixing(question.value, any_count)[:2]
             )
         else:
-            worlds = world.fixing(question.value, range(2 * self.stages + 3))
+            outcomes = range(question.slots or 2 * self.stages + 3)
+            worlds = world.fixing(question.value, outcomes)
         if not worlds:
             raise NotUnderstood(f"{question.purpose} that no value was found for", question.source)
         return worlds

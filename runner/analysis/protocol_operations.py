@@ -119,8 +119,8 @@ def _alloc(walk: Walk, op: Op) -> None:
 
 def _index(walk: Walk, op: Op) -> None:
     view = walk.view(op.operands[0], op)
-    index = walk.known(op.operands[1], op, "index")
     length, *rest = view.shape
+    index = walk.known(op.operands[1], op, "slot", slots=length)
     if not 0 <= index < length:
         raise NoSuchSlot(view, index, walk.source(op))
     named = length > 1 or view.slot

@@ -36,17 +36,18 @@ class NoSuchSlot(Exception):
         self.view, self.index, self.source = view, index, source
 
 
+@dataclass(eq=False)
 class Undecided(Exception):
-    """The path depends on an unknown. `purpose` is trips, branch, index or phase.
+    """The path depends on an unknown. `purpose` is trips, branch, slot or phase.
 
-    `nests`: trips of a loop around another loop that matters.
+    `nests`: trips of a loop around another loop that matters. `slots`: how many there are.
     """
 
-    def __init__(
-        self, purpose: str, value: Unknown, source: Source | None, nests: bool = False
-    ) -> None:
-        super().__init__(purpose)
-        self.purpose, self.value, self.source, self.nests = purpose, value, source, nests
+    purpose: str
+    value: Unknown
+    source: Source | None
+    nests: bool = False
+    slots: int = 0
 
 
 @dataclass
@@ -97,11 +98,11 @@ class Walk:
             raise NotUnderstood(f"{op.name} on a buffer", self.source(op))
         return value
 
-    def known(self, name: str, op: Op, purpose: str) -> int:
+    def known(self, name: str, op: Op, purpose: str, slots: int = 0) -> int:
         """The integer behind a name. Raises Undecided where the world leaves it open."""
         value = self.scalar(name, op)
         if isinstance(value, Unknown):
-            raise Undecided(purpose, value, self.source(op))
+            raise Undecided(purpose, value, self.source(op), slots=slots)
         return value
 
     def holds(self, name: str | None, op: Op) -> bool:

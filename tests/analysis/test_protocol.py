@@ -214,6 +214,21 @@ def test_a_kernel_without_barriers_has_nothing_to_search() -> None:
     )
 
 
+def test_a_slot_that_is_read_from_memory_is_taken_to_exist() -> None:
+    """Any of the four may be meant; of a slot beyond them nothing is known."""
+    ring = "!ttg.memdesc<4x1xi64, #shared, #smem, mutable>"
+    one = "!ttg.memdesc<1xi64, #shared, #smem, mutable>"
+    body = f"""%ring = ttg.local_alloc : () -> {ring} loc("k.py":4:4)
+    %p = tt.int_to_ptr %n : i32 -> !tt.ptr<i32> loc("k.py":5:4)
+    %s = tt.load %p : !tt.ptr<i32> loc("k.py":5:4)
+    %slot = ttg.memdesc_index %ring[%s] : {ring} -> {one} loc("k.py":6:4)
+    ttng.init_barrier %slot, 1 : {one} loc("k.py":6:4)"""
+    text = MODULE.replace("CTAS", "1").replace("BODY", body)
+    analysis = examine_protocol(text)
+    assert analysis.verdict is AnalysisVerdict.clean
+    assert "in 4 configurations" in analysis.scope[0]
+
+
 def test_a_branch_on_a_parameter_is_followed_both_ways() -> None:
     wait = "ttng.wait_barrier %bar, %zero : !ttg.memdesc<1xi64, #shared, #smem, mutable>"
     body = f"""%zero = arith.constant 0 : i32 loc("k.py":4:4)
