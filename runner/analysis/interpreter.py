@@ -234,13 +234,13 @@ class Builder(original.InterpreterBuilder):
         raise Unsupported("inline_asm_elementwise")
 
     def create_assert(self, condition: TensorHandle, message: str) -> None:
-        """A GPU checks device_assert only in debug mode; so this one is counted, not obeyed."""
+        """A GPU checks it only in debug mode, so it is reported and the kernel goes on."""
         if not condition.data.all():
-            self.memory.note(f"tl.device_assert failed: {message}")
+            self.memory.note(f"tl.device_assert fails: {message}")
 
     def create_assume(self, condition: TensorHandle) -> None:
         if not condition.data.all():
-            self.memory.note("tl.assume was given something false: the compiler may do anything")
+            self.memory.note("tl.assume is given something false: the compiler may do anything")
 
     def create_print(self, *arguments: Any) -> None:
         """Printing is no part of a simulation."""

@@ -174,7 +174,7 @@ class Memory:
         return result.reshape(addresses.shape)
 
     def note(self, text: str) -> None:
-        """Something odd that is no error of memory, with how often it happened."""
+        """What the kernel takes for granted and is not so; counted by line."""
         key = (text, self.line())
         self.notes[key] = self.notes.get(key, 0) + 1
 

@@ -34,7 +34,13 @@ from runner.analysis.findings import (
     verdict_of,
 )
 from runner.analysis.simulate_report import Report, TroubleKind
-from runner.analysis.simulate_words import finding_of, scope_of, source_at, trouble_finding
+from runner.analysis.simulate_words import (
+    finding_of,
+    note_finding,
+    scope_of,
+    source_at,
+    trouble_finding,
+)
 from runner.evaluate.buffers import Layout, plan, set_bytes
 from runner.evaluate.channel import BadMessage, Message
 from runner.evaluate.devices import cpu_count
@@ -334,6 +340,7 @@ def _conclude(bench: Bench) -> Analysis:
     outcome = bench.run()
     report = outcome.report
     findings = [finding_of(each, file) for each in report.sightings]
+    findings += [note_finding(each, file) for each in report.notes]
     if outcome.wrong and report.undefined_lines:
         blamed, outcome = _undefined_lanes(bench, outcome)
         findings += blamed

@@ -47,8 +47,22 @@ class Questions:
     def assumed(self, question: str) -> None:
         self.asked[question] = None
 
+    def product(self, name: str) -> None:
+        """Products are computed here, see OnHost."""
+
     def registers(self, cubin: bytes) -> int:
         return 0
+
+
+class OnHost(standin.OnDevice):
+    """As the stand-in, but torch's own products are computed: a kernel may read them."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
+    ) -> Any:
+        if function in standin.HEAVY:
+            return function(*arguments, **(keywords or {}))
+        return super().__torch_function__(function, types, arguments, keywords)
 
 
 def simulate(message: Message, descriptors: list[int]) -> None:
@@ -69,7 +83,8 @@ def simulate(message: Message, descriptors: list[int]) -> None:
     simulation = install(memory)
     started = time.monotonic()
     run = Run(message["artifact"], memory)
-    run.call(inputs)
+    with OnHost(questions), HostAccesses(memory):
+        run.call(inputs)
     outputs = [region for region in layout.regions if region.output]
     run.deliver(shared, outputs, lines)
     found = _report(run, simulation, questions, time.monotonic() - started)
@@ -89,10 +104,9 @@ class Run:
     def call(self, inputs: Sequence[torch.Tensor]) -> None:
         stage = TroubleKind.load
         try:
-            with standin.OnDevice(), HostAccesses(self.memory):
-                module = _loaded(self.artifact)
-                stage = TroubleKind.run
-                result = module.run(*inputs)
+            module = _loaded(self.artifact)
+            stage = TroubleKind.run
+            result = module.run(*inputs)
             self.returned = tuple(result) if isinstance(result, tuple | list) else (result,)
         except BaseException as error:  # also SystemExit: all are its own doing
             self.trouble = self._trouble(error, stage)

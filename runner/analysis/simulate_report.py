@@ -44,7 +44,7 @@ class Launched:
 
 @dataclass(frozen=True)
 class Note:
-    """Something odd that is no error of memory, and how often it happened."""
+    """An assertion or assumption of the kernel that does not hold, and how often it did not."""
 
     text: str
     line: int

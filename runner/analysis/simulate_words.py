@@ -6,7 +6,7 @@ from kernels.catalog import Case
 from runner import sandbox
 from runner.analysis.findings import Finding, FindingKind, Severity, Source
 from runner.analysis.memory_sightings import Sighting
-from runner.analysis.simulate_report import Report, Trouble, TroubleKind
+from runner.analysis.simulate_report import Note, Report, Trouble, TroubleKind
 
 KINDS = {
     "out_of_bounds_read": FindingKind.out_of_bounds_read,
@@ -54,6 +54,12 @@ def finding_of(seen: Sighting, file: str) -> Finding:
     )
 
 
+def note_finding(note: Note, file: str) -> Finding:
+    """Something that the kernel itself takes for granted and that does not hold."""
+    message = f"{note.text} ({note.times}×)"
+    return Finding(FindingKind.run_error, Severity.error, message, source_at(note.line, file))
+
+
 def _words(seen: Sighting) -> str:
     place = f"{seen.tensor}[{seen.index}]" if seen.tensor else f"address {seen.index}"
     value = f" (value {seen.value})" if seen.value else ""
@@ -93,7 +99,6 @@ def scope_of(case: Case, report: Report | None, *, compared: bool = False) -> tu
     if report is not None:
         scope += [_launch_words(report, name) for name in _kernels(report)]
         scope += [f"{each}: the first configuration, others not" for each in report.tuned]
-        scope += [f"line {n.line}: {n.text} ({n.times}×)" for n in report.notes]
         if report.assumed:
             scope.append(f"{', '.join(report.assumed)}: answered as by a device that is assumed")
         if report.duplicates:
