@@ -103,6 +103,7 @@ class _Examination:
         self.coverage = _Coverage()
         self.findings: dict[tuple[FindingKind, Source | None], Finding] = {}
         self.stages = _stages(module)
+        self.truncated = False
 
     def run(self) -> Analysis:
         queue = deque([World()])
@@ -116,6 +117,8 @@ class _Examination:
                         return self._finished(bool(queue))
                 except Undecided as open_question:
                     queue.extend(self._answers(world, open_question))
+                if self.truncated:
+                    return self._stopped("the bounds were reached before all was searched")
         except NotUnderstood as gap:
             return self._stopped(f"not understood: {gap.what}", gap.source)
         except Inexact as doubt:
@@ -142,6 +145,7 @@ class _Examination:
             return True
         outcome = Search(program, self.limits.states - self.coverage.states).run()
         self._count(world, len(program.processes), outcome.states, program.trips)
+        self.truncated = outcome.truncated
         for violation in outcome.violations:
             finding = explain(program, violation, world.labels, self.kernel)
             self.findings.setdefault((finding.kind, finding.source), finding)

@@ -33,6 +33,8 @@ class UnreadableIR(Exception):
 
 @dataclass
 class Block:
+    """Operations that run in a row; `arguments` are the names that a jump here binds."""
+
     label: str
     arguments: list[str] = field(default_factory=list)
     ops: list[Op] = field(default_factory=list)
@@ -94,6 +96,8 @@ class Parameter:
 
 @dataclass
 class Function:
+    """A `tt.func`; the kernel is the public one."""
+
     name: str
     public: bool
     parameters: list[Parameter]
@@ -112,6 +116,8 @@ class Frame:
 
 @dataclass
 class Module:
+    """All functions, and the table behind the `#loc` of every operation."""
+
     functions: dict[str, Function]
     num_ctas: int
     num_warps: int
@@ -214,7 +220,7 @@ class _Reader:
             self._close(line, loc)
         elif found := _BLOCK.match(line):
             self._block(found[1], _ARGUMENT.findall(found[2] or ""))
-        elif _REGION_OF_LAST.match(line):
+        elif _REGION_OF_LAST.match(line) and self.current.ops:
             self._open(self.current.ops[-1], line)
         else:
             op = _op(line, loc)
@@ -223,6 +229,8 @@ class _Reader:
                 self._open(op, line)
 
     def _block(self, label: str, arguments: list[str]) -> None:
+        if not self.open:
+            raise UnreadableIR(f"the block {label} stands nowhere")
         region = self.open[-1][0].regions[-1]
         if self.current.label == "entry" and not self.current.ops:
             self.current.label = label

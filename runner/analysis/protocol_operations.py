@@ -232,7 +232,10 @@ def _number(walk: Walk, op: Op) -> int:
 def _tma_load(walk: Walk, op: Op) -> None:
     if "multicast" in op.body:
         raise NotUnderstood(f"{op.name} with multicast", walk.source(op))
-    result, barrier, predicate = VALUE.findall(op.body[op.body.rindex("]") :])
+    named = VALUE.findall(op.body.rpartition("]")[2])
+    if len(named) != 3:
+        raise NotUnderstood(op.name, walk.source(op))
+    result, barrier, predicate = named
     if not walk.holds(predicate, op):
         return
     view, signalled = walk.view(result, op), walk.barrier(barrier, op)

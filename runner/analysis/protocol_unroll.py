@@ -75,6 +75,8 @@ def _jump(walk: Walk, op: Op, blocks: dict[str, Block]) -> Block:
 
 
 def _bind(walk: Walk, names: list[str] | tuple[str, ...], values: list[Value]) -> None:
+    if len(names) != len(values):
+        raise NotUnderstood(f"{len(values)} values for {', '.join(names) or 'no name'}")
     walk.values.update(zip(names, values, strict=True))
 
 
@@ -104,6 +106,7 @@ def _for(walk: Walk, op: Op) -> None:
         _note_trips(walk, op, trips)
     names = op.regions[0].blocks[0].arguments
     for _ in range(trips):
+        walk.count_step(op)
         _bind(walk, names, [lower, *carried])
         carried = _region(walk, op.regions[0])
         lower = expression("arith.addi", (lower, step), 64)
