@@ -529,6 +529,9 @@ def descriptors() -> Iterator[Operation]:
     past = unary(lambda x: np.concatenate([x[4:], np.zeros_like(x[:4])]))
     body = f"{made.format('x_ptr', 8)}.load([4, 0])"
     yield Operation("descriptor load", some, body, past, shape=square)
+    body = f"{made.format('x_ptr', 8)}.load([0, 3])"
+    right = unary(lambda x: np.concatenate([x[:, 3:], np.zeros_like(x[:, :3])], axis=1))
+    yield Operation("descriptor load at an odd column", some, body, right, shape=square)
     kept = lambda x, y: np.concatenate([y[:4], x[:4]])  # noqa: E731
     yield Operation("descriptor store", some, f"STATEMENT {o}.store([4, 0], x)", kept, shape=square)
     for kind, function in {"add": np.add, "max": np.maximum, "min": np.minimum}.items():
