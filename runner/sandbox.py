@@ -52,7 +52,7 @@ PROBE_S = 20.0
 FILE_BYTES = 1 << 30
 PROCESSES = 4096
 _LAUNCHER = (sys.executable, "-S", "-P", "-m", "runner.sandbox")
-_MS_RDONLY, _MS_NOSUID, _MS_REMOUNT, _MS_BIND = 1, 2, 32, 4096
+_MS_RDONLY, _MS_NO_MASK, _MS_REMOUNT, _MS_BIND = 1, 2 | 4 | 8, 32, 4096  # nosuid, nodev, noexec
 _CAPABILITY_VERSION, _CAP_SYS_ADMIN = 0x2008_0522, 1 << 21
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
@@ -132,8 +132,9 @@ def _bubblewrap(folder: Path, *, cuda: bool, writable: bool) -> list[str]:
         argv += ["--dev-bind", str(path), str(path)]
     argv += [*_sized(), "--tmpfs", str(SCRATCH)]
     argv += ["--bind" if writable else "--ro-bind", str(folder), str(folder)]
-    argv += ["--chdir", str(folder), "--setenv", "HOME", str(SCRATCH)]
-    argv += ["--setenv", "TMPDIR", str(SCRATCH)]
+    argv += ["--chdir", str(folder)]
+    for name, value in homes(SCRATCH).items():
+        argv += ["--setenv", name, value]
     hidden = [path for path, option in mounts.items() if option == "--tmpfs"]
     for path in _kernel_settings():
         argv += ["--ro-bind", str(path), str(path)]
@@ -177,11 +178,8 @@ def _hidden() -> set[Path]:
 
 def _tools() -> list[Path]:
     """Compilers and libraries that were put elsewhere than under /usr."""
-    found = [
-        Path(path).resolve().parents[1]
-        for name in ("gcc", "g++", "nvcc")
-        if (path := shutil.which(name))
-    ]
+    compilers = filter(None, map(shutil.which, ("gcc", "g++", "nvcc")))
+    found = [Path(path).resolve().parents[1] for path in compilers]
     found += map(Path, filter(os.path.isabs, os.environ.get("LD_LIBRARY_PATH", "").split(":")))
     if cuda := os.environ.get("CUDA_HOME"):
         found.append(Path(cuda))
@@ -228,7 +226,7 @@ def environment(folder: Path, extra: dict[str, str]) -> dict[str, str]:
 
 
 def homes(scratch: Path) -> dict[str, str]:
-    """Where a candidate and its tools write, as environment: its work folder is read-only."""
+    """Where a candidate and its tools write, as environment; its work folder is read-only."""
     return {
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
@@ -271,8 +269,8 @@ def _close_to_root() -> None:
     libc.mount(process, process, None, _MS_BIND, None)
     devices = [*(Path("/dev", name) for name in OWN_DEVICES), *Path("/dev").glob(GPU_DEVICES)]
     for path in [process, *map(bytes, devices)]:
-        flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID
-        libc.mount(None, path, None, flags, None)
+        kept = os.statvfs(path).f_flag & _MS_NO_MASK  # a namespace may not take these back
+        libc.mount(None, path, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept, None)
     header, none = struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24)
     if libc.capset(header, none) != 0:
         raise OSError("the capabilities could not be dropped")
