@@ -12,7 +12,7 @@ import inspect
 import itertools
 import time
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from runner.analysis.memory import Memory
 LAUNCH_BUDGET_S = 20.0  # a larger grid is sampled
 MOST_PROGRAMS = 65536
 FEWEST_PROGRAMS = 16
+ASSUMED_REGISTERS, ASSUMED_SHARED_BYTES = 32, 1024  # nothing is compiled here
 
 
 @dataclass
@@ -43,16 +44,40 @@ class Launch:
 
 @dataclass
 class Simulation:
-    """What one installed interpreter has done."""
+    """What one installed interpreter has done; `assumed` are questions it could only guess at."""
 
     memory: Memory
-    launches: list[Launch]
-    tuned: list[str]
+    launches: list[Launch] = field(default_factory=list)
+    tuned: list[str] = field(default_factory=list)
+    assumed: dict[str, None] = field(default_factory=dict)
+
+
+class Compiled:
+    """What a launch or warm-up returns on a device: its resources are asked for to size a grid."""
+
+    n_spills, n_max_threads = 0, 1024
+    asm: dict[str, str] = {}
+
+    def __init__(self, simulation: Simulation, name: str) -> None:
+        self.simulation, self.name = simulation, name
+
+    def _init_handles(self) -> None:
+        return None
+
+    @property
+    def n_regs(self) -> int:
+        self.simulation.assumed["registers of a kernel"] = None
+        return ASSUMED_REGISTERS
+
+    @property
+    def metadata(self) -> Any:
+        self.simulation.assumed["shared memory of a kernel"] = None
+        return types.SimpleNamespace(shared=ASSUMED_SHARED_BYTES, name=self.name)
 
 
 def install(memory: Memory) -> Simulation:
     """Make every kernel that is defined from now on run here. Not undone: the process ends."""
-    simulation = Simulation(memory, [], [])
+    simulation = Simulation(memory)
     builder = Builder(memory)
     original.interpreter_builder = builder
     original.interpreter_semantic = original.TritonSemantic(builder)
@@ -61,6 +86,7 @@ def install(memory: Memory) -> Simulation:
     original.FunctionRewriter.ast_transformer = Rewriter()
     original.either, original.both, original.opposite = either, both, opposite
     original.GridExecutor.__call__ = _launcher(simulation, builder)
+    original.InterpretedFunction.run = _runner(simulation, original.InterpretedFunction.run)
     original.InterpretedFunction.__call__ = _call_device_function
     JITFunction.run = _refuse_compiled
     triton.runtime.autotuner.Autotuner._bench = _first_configuration(simulation)
@@ -115,6 +141,14 @@ def _converter(memory: Memory) -> Any:
         return tl.core.tensor(TensorHandle(address, dtype), dtype)
 
     return converted
+
+
+def _runner(simulation: Simulation, run: Any) -> Any:
+    def launched(self: Any, *arguments: Any, **keywords: Any) -> Compiled:
+        run(self, *arguments, **keywords)
+        return Compiled(simulation, self.fn.__name__)
+
+    return launched
 
 
 def _launcher(simulation: Simulation, builder: Builder) -> Any:

@@ -196,7 +196,7 @@ def _report(run: Run, simulation: Simulation, questions: Questions, seconds: flo
         sightings=tuple(memory.sightings.found.values()),
         notes=tuple(Note(text, line, n) for (text, line), n in memory.notes.items()),
         tuned=tuple(simulation.tuned),
-        assumed=tuple(questions.asked),
+        assumed=tuple(questions.asked | simulation.assumed),
         undefined_lines=tuple(sorted(memory.undefined_lines)),
         stored_at=tuple(run.stored_at),
         duplicates=memory.races.duplicates,
