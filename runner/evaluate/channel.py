@@ -23,18 +23,22 @@ class BadMessage(ValueError):
 
 
 class Channel:
-    """One end. Requests and replies alternate: descriptors belong to the message they came with."""
+    """One end. Requests and replies alternate: descriptors belong to the message they came with.
 
-    def __init__(self, end: socket.socket) -> None:
+    A parent takes no descriptors from a candidate, which could fill its table with them.
+    """
+
+    def __init__(self, end: socket.socket, *, takes_descriptors: bool = True) -> None:
         self.socket = end
+        self.takes_descriptors = takes_descriptors
         self.descriptors: list[int] = []
         self._pending = bytearray()
 
     @classmethod
-    def pair(cls) -> tuple[Channel, socket.socket]:
+    def pair(cls, *, takes_descriptors: bool = True) -> tuple[Channel, socket.socket]:
         """Our end, and the bare socket that goes to the child."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        return cls(ours), theirs
+        return cls(ours, takes_descriptors=takes_descriptors), theirs
 
     def fileno(self) -> int:
         return self.socket.fileno()
@@ -58,10 +62,13 @@ class Channel:
     def fill(self) -> bool:
         """Read what is there (blocks if nothing is); False at the end of the stream."""
         try:
-            data, descriptors, _, _ = socket.recv_fds(self.socket, 65536, MAX_DESCRIPTORS)
+            if self.takes_descriptors:
+                data, descriptors, _, _ = socket.recv_fds(self.socket, 65536, MAX_DESCRIPTORS)
+                self.descriptors += descriptors
+            else:
+                data = self.socket.recv(65536)  # the kernel closes what comes beside it
         except ConnectionError:
             return False
-        self.descriptors += descriptors
         self._pending += data
         if len(self._pending) > LINE_BYTES:
             raise BadMessage(f"a message of more than {LINE_BYTES} bytes")

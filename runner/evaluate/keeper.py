@@ -170,7 +170,7 @@ class Zygote:
 
     def fork(self, folder: Path, limits: Message | None, output_bytes: int) -> Child:
         """A fresh child; the caller holds `lock` until it has called `Child.end`."""
-        channel, theirs = Channel.pair()
+        channel, theirs = Channel.pair(takes_descriptors=self.kind.role != "candidate")
         reading, writing = os.pipe()
         environment = {"TMPDIR": str(folder), "HOME": str(folder)}
         if self.kind.role == "candidate":

@@ -14,7 +14,6 @@ import gc
 import importlib
 import os
 import select
-import signal
 import socket
 import sys
 import traceback
@@ -81,7 +80,7 @@ def _watch(control: Channel, pid: int) -> bool:
     try:
         while not any(ready == handle for ready, _ in poller.poll()):
             parent_alive = control.fill() and control.take() is not None
-            os.kill(pid, signal.SIGKILL)
+            sandbox.kill_tree()
             if not parent_alive:
                 poller.unregister(control.fileno())
     finally:
