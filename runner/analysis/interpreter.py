@@ -18,6 +18,7 @@ import triton.language as tl
 from triton.runtime import interpreter as original
 from triton.runtime.interpreter import TensorHandle
 
+from runner.analysis.interpreter_blocks import padding, rows, tile
 from runner.analysis.interpreter_libdevice import function_of
 from runner.analysis.interpreter_values import (
     Array,
@@ -26,6 +27,7 @@ from runner.analysis.interpreter_values import (
     not_a_number,
     numbers,
     storage_of,
+    to_integer,
 )
 from runner.analysis.memory import Memory
 from runner.analysis.memory_allocation import Element
@@ -169,7 +171,7 @@ class Builder(original.InterpreterBuilder):
         if dtype.is_int1():
             return TensorHandle(values != 0, dtype)
         if dtype.is_int() and values.dtype.kind == "f":
-            return TensorHandle(_to_integer(values, storage_of(dtype)), dtype)
+            return TensorHandle(to_integer(values, storage_of(dtype)), dtype)
         toward_zero = rounding_mode == ir.ROUNDING_MODE.RTZ
         return handle_of(values, dtype, toward_zero=toward_zero)
 
@@ -335,8 +337,8 @@ class Builder(original.InterpreterBuilder):
         eviction_policy: Any,
         is_volatile: bool,
     ) -> TensorHandle:
-        addresses, mask = _tile(ptr, [offset.data for offset in ptr.offsets], boundary_check)
-        other = None if padding_option is None else _padding(padding_option, ptr, addresses.shape)
+        addresses, mask = tile(ptr, [offset.data for offset in ptr.offsets], boundary_check)
+        other = None if padding_option is None else padding(padding_option, ptr, addresses.shape)
         pointers = TensorHandle(addresses, ptr.base.dtype.scalar)
         return self._load(pointers, mask if boundary_check else None, other, is_volatile)
 
@@ -348,28 +350,28 @@ class Builder(original.InterpreterBuilder):
         cache_modifier: Any,
         eviction_policy: Any,
     ) -> None:
-        addresses, mask = _tile(ptr, [offset.data for offset in ptr.offsets], boundary_check)
+        addresses, mask = tile(ptr, [offset.data for offset in ptr.offsets], boundary_check)
         pointers = TensorHandle(addresses, ptr.base.dtype.scalar)
         self._store(pointers, value, mask if boundary_check else None)
 
     def create_descriptor_load(
         self, desc: Any, indices: Sequence[TensorHandle], cache_modifier: Any, eviction_policy: Any
     ) -> TensorHandle:
-        addresses, mask = _tile(desc, [index.data for index in indices], range(desc.ndim))
-        other = _padding(desc.padding, desc, addresses.shape)
+        addresses, mask = tile(desc, [index.data for index in indices], range(desc.ndim))
+        other = padding(desc.padding, desc, addresses.shape)
         return self._load(TensorHandle(addresses, desc.base.dtype.scalar), mask, other, False)
 
     def create_descriptor_store(
         self, desc: Any, value: TensorHandle, indices: Sequence[TensorHandle]
     ) -> None:
-        addresses, mask = _tile(desc, [index.data for index in indices], range(desc.ndim))
+        addresses, mask = tile(desc, [index.data for index in indices], range(desc.ndim))
         self._store(TensorHandle(addresses, desc.base.dtype.scalar), value, mask)
 
     def create_descriptor_reduce(
         self, kind: Any, desc: Any, value: TensorHandle, indices: Sequence[TensorHandle]
     ) -> None:
         operation = getattr(ir.ATOMIC_OP, kind.name, kind.name)
-        addresses, mask = _tile(desc, [index.data for index in indices], range(desc.ndim))
+        addresses, mask = tile(desc, [index.data for index in indices], range(desc.ndim))
         pointers = TensorHandle(addresses, desc.base.dtype.scalar)
         lanes = TensorHandle(mask, tl.int1)
         self.create_atomic_rmw(operation, pointers, value, lanes, ir.MEM_SEMANTIC.RELAXED, None)
@@ -377,14 +379,14 @@ class Builder(original.InterpreterBuilder):
     def create_descriptor_gather(
         self, desc: Any, x_offsets: TensorHandle, y_offset: TensorHandle, type: Any
     ) -> TensorHandle:
-        addresses, mask = _rows(desc, x_offsets.data, y_offset.data)
-        other = _padding(ir.PADDING_OPTION.PAD_ZERO, desc, addresses.shape)
+        addresses, mask = rows(desc, x_offsets.data, y_offset.data)
+        other = padding(ir.PADDING_OPTION.PAD_ZERO, desc, addresses.shape)
         return self._load(TensorHandle(addresses, desc.base.dtype.scalar), mask, other, False)
 
     def create_descriptor_scatter(
         self, desc: Any, value: TensorHandle, x_offsets: TensorHandle, y_offset: TensorHandle
     ) -> None:
-        addresses, mask = _rows(desc, x_offsets.data, y_offset.data)
+        addresses, mask = rows(desc, x_offsets.data, y_offset.data)
         self._store(TensorHandle(addresses, desc.base.dtype.scalar), value, mask)
 
 
@@ -412,62 +414,6 @@ def _result(values: Array, dtype: Any) -> TensorHandle:
     return handle_of(values, dtype)
 
 
-def _to_integer(values: Array, storage: Any) -> Array:
-    """Towards zero. What does not fit saturates, and NaN becomes 0, as cvt does."""
-    limits = np.iinfo(storage)
-    with np.errstate(all="ignore"):
-        whole = np.trunc(values.astype(np.float64))
-        inside = (whole > limits.min) & (whole < limits.max)
-        fitting = np.where(inside, whole, 0.0).astype(storage)
-    saturated = np.where(whole >= limits.max, limits.max, limits.min).astype(storage)
-    saturated = np.where(np.isnan(whole), storage.type(0), saturated)
-    return np.where(inside, fitting, saturated)
-
-
 def _lanes(values: Array, addresses: Array, lanes: Array) -> Array:
     """The operands of some lanes, flat; a scalar operand serves all of them."""
     return np.broadcast_to(values, addresses.shape).reshape(-1)[lanes]
-
-
-def _tile(
-    block: Any, offsets: Sequence[Array], checked: Sequence[int] | range
-) -> tuple[Array, Array]:
-    """Addresses of a block pointer's or descriptor's tile, and which lie inside its shape."""
-    size = max(1, block.base.get_element_ty().primitive_bitwidth // 8)
-    rank = len(block.block_shape)
-    elements = np.zeros(block.block_shape, dtype=np.int64)
-    inside = np.ones(block.block_shape, dtype=bool)
-    for axis in range(rank):
-        along = [1] * rank
-        along[axis] = block.block_shape[axis]
-        place = int(offsets[axis].item()) + np.arange(block.block_shape[axis], dtype=np.int64)
-        place = place.reshape(along)
-        elements = elements + place * int(block.strides[axis].data.item())
-        if axis in checked:
-            inside = inside & (place >= 0) & (place < int(block.shape[axis].data.item()))
-    return _addresses(block, elements, size), inside
-
-
-def _rows(desc: Any, rows: Array, column: Array) -> tuple[Array, Array]:
-    """As `_tile`, for a descriptor whose rows are given one by one."""
-    size = max(1, desc.base.get_element_ty().primitive_bitwidth // 8)
-    down = rows.astype(np.int64)[:, None]
-    right = int(column.item()) + np.arange(desc.block_shape[-1], dtype=np.int64)[None, :]
-    strides, shape = ([int(n.data.item()) for n in ns] for ns in (desc.strides, desc.shape))
-    inside = (down >= 0) & (down < shape[0]) & (right >= 0) & (right < shape[1])
-    return _addresses(desc, down * strides[0] + right * strides[1], size), inside
-
-
-def _addresses(block: Any, elements: Array, size: int) -> Array:
-    base = block.base.data.reshape(-1)[0]
-    return np.uint64(base) + (elements * size).astype(np.uint64)
-
-
-def _padding(option: Any, block: Any, shape: tuple[int, ...]) -> TensorHandle:
-    """What lanes outside the shape read: zeros, or NaN where asked for."""
-    dtype = block.base.get_element_ty()
-    storage = storage_of(dtype)
-    if option == ir.PADDING_OPTION.PAD_NAN:
-        fill = handle_of(np.array([np.nan], dtype=np.float32), dtype).data[0]
-        return TensorHandle(np.full(shape, fill, dtype=storage), dtype)
-    return TensorHandle(np.zeros(shape, dtype=storage), dtype)

@@ -26,9 +26,9 @@ from runner.analysis import interpreter_reduce
 from runner.analysis.interpreter import Builder, Unsupported
 from runner.analysis.memory import Memory
 
-LAUNCH_BUDGET_S = 20.0  # a larger grid is sampled
+LAUNCH_BUDGET_S = 10.0  # a larger grid is sampled
+PROBE_S = 0.5  # before it is known how long a program takes
 MOST_PROGRAMS = 65536
-FEWEST_PROGRAMS = 16
 ASSUMED_REGISTERS, ASSUMED_SHARED_BYTES = 32, 1024  # nothing is compiled here
 
 
@@ -203,7 +203,7 @@ def _run_programs(kernel: Any, arguments: dict[str, Any], launch: Launch, builde
         launch.simulated += 1
         elapsed = time.perf_counter() - started
         affordable = int(LAUNCH_BUDGET_S / max(elapsed, 1e-6) * launch.simulated)
-        if launch.simulated >= FEWEST_PROGRAMS and affordable < launch.simulated + len(pending):
+        if elapsed > PROBE_S and affordable < launch.simulated + len(pending):
             pending = _thin(pending, max(0, affordable - launch.simulated))
 
 

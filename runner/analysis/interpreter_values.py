@@ -92,6 +92,18 @@ def not_a_number(dtype: Any) -> Any:
     return np.frombuffer(b"\xff" * storage.itemsize, dtype=storage)[0]
 
 
+def to_integer(values: Array, storage: Any) -> Array:
+    """Towards zero. What does not fit saturates, and NaN becomes 0, as cvt does."""
+    limits = np.iinfo(storage)
+    with np.errstate(all="ignore"):
+        whole = np.trunc(values.astype(np.float64))
+        inside = (whole > limits.min) & (whole < limits.max)
+        fitting = np.where(inside, whole, 0.0).astype(storage)
+    saturated = np.where(whole >= limits.max, limits.max, limits.min).astype(storage)
+    saturated = np.where(np.isnan(whole), storage.type(0), saturated)
+    return np.where(inside, fitting, saturated)
+
+
 def _round_wide(values: Array, dtype: Any, toward_zero: bool) -> Array:
     storage = storage_of(dtype)
     with np.errstate(all="ignore"):

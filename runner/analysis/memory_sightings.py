@@ -6,11 +6,25 @@ Owns counting and the first example of each; what is wrong, others decide.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from runner.analysis.memory_allocation import Allocation
 
 MAX_SIGHTINGS = 64  # kinds at lines; a candidate cannot make the report longer
 Program = tuple[int, ...]
+
+
+class SightingKind(StrEnum):
+    """What can be seen to go wrong. The set is closed: a report that names another is forged."""
+
+    out_of_bounds_read = "out_of_bounds_read"
+    out_of_bounds_write = "out_of_bounds_write"
+    uninitialised_read = "uninitialised_read"
+    write_race = "write_race"
+    lane_race = "lane_race"
+    read_write_race = "read_write_race"
+    input_write = "input_write"
+    misaligned = "misaligned"
 
 
 @dataclass
@@ -21,7 +35,7 @@ class Sighting:
     `other_program` are those of the access that it is in conflict with.
     """
 
-    kind: str
+    kind: SightingKind
     kernel: str
     line: int
     tensor: str
@@ -64,7 +78,9 @@ class Sightings:
             if len(self.found) >= MAX_SIGHTINGS:
                 return
             index = known.view.words(offset) if known else hex(offset)
-            seen = Sighting(kind, self.kernel, line, tensor, index, self.indices[program], value)
+            seen = Sighting(
+                SightingKind(kind), self.kernel, line, tensor, index, self.indices[program], value
+            )
             if other is not None:
                 seen.other_line, seen.other_program = other[0], self.indices[other[1]]
             self.found[key], self._programs[key] = seen, set()
@@ -74,6 +90,6 @@ class Sightings:
 
     def add_on_host(self, kind: str, tensor: str, index: str, line: int, elements: int) -> None:
         """What the candidate's own torch code did, outside any kernel."""
-        seen = Sighting(kind, "", line, tensor, index, ())
+        seen = Sighting(SightingKind(kind), "", line, tensor, index, ())
         seen = self.found.setdefault((kind, line, tensor, ""), seen)
         seen.lanes += elements

@@ -7,21 +7,11 @@ nothing: it is one case, in an interpreter, of code that could deceive its own i
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import secrets
-import signal
-import struct
 import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from kernels.catalog import Case, Problem, UnknownProblem, load_problem
 from runner import languages
 from runner.analysis import simulate_station
 from runner.analysis.findings import (
@@ -33,7 +23,10 @@ from runner.analysis.findings import (
     Source,
     verdict_of,
 )
+from runner.analysis.memory_sightings import SightingKind
+from runner.analysis.simulate_bench import Bench, Blamed, Outcome, sampled
 from runner.analysis.simulate_report import Report, TroubleKind
+from runner.analysis.simulate_request import Request, SimulationSpec
 from runner.analysis.simulate_words import (
     finding_of,
     note_finding,
@@ -41,50 +34,13 @@ from runner.analysis.simulate_words import (
     source_at,
     trouble_finding,
 )
-from runner.evaluate.buffers import Layout, plan, set_bytes
-from runner.evaluate.channel import BadMessage, Message
-from runner.evaluate.devices import cpu_count
+from runner.evaluate.buffers import plan
+from runner.evaluate.channel import Message
 from runner.evaluate.host_memory import HostMemory
-from runner.evaluate.keeper import (
-    Child,
-    ChildEnded,
-    DeadlinePassed,
-    Watch,
-    ZygoteDied,
-    exit_words,
-)
-from runner.spec import Limits, SpecError
-from runner.wire import WireError, from_json, to_json
+from runner.evaluate.keeper import ZygoteDied
+from runner.wire import to_json
 
-DEADLINE_S = 60.0
-JUDGE_S = 120.0  # for one answer of ours
-REPORT_BYTES = 4 << 20
-OWN_TENSORS = 16  # what a candidate may allocate, and its shadow, in sets of tensors
 SUSPECTS = 4  # loads with undefined lanes that are tried one by one
-
-
-@dataclass(frozen=True)
-class SimulationSpec:
-    """What to simulate. `case` None is the problem's small case; `file` names the source.
-
-    `deadline_s` bounds each run of the candidate.
-    """
-
-    problem: str
-    source: str
-    language: str = "triton"
-    case: str | None = None
-    file: str = "candidate.py"
-    deadline_s: float = DEADLINE_S
-    limits: Limits = field(default_factory=Limits)
-
-
-class Blamed(Exception):
-    """The candidate ended the simulation; `finding` says how, `verdict` what that means."""
-
-    def __init__(self, verdict: AnalysisVerdict, finding: Finding) -> None:
-        super().__init__(finding.message)
-        self.verdict, self.finding = verdict, finding
 
 
 def simulate(spec: SimulationSpec, *, cancel: threading.Event | None = None) -> Analysis:
@@ -107,48 +63,6 @@ def simulate(spec: SimulationSpec, *, cancel: threading.Event | None = None) -> 
                 scope = scope_of(request.case, None)
                 return Analysis(AnalysisVerdict.error, words, (finding,), scope)
     raise AssertionError("unreachable")
-
-
-@dataclass(frozen=True)
-class Request:
-    """A validated SimulationSpec with all it refers to."""
-
-    spec: SimulationSpec
-    problem: Problem
-    case: Case
-    cancel: threading.Event | None
-
-    @classmethod
-    def of(cls, spec: SimulationSpec, cancel: threading.Event | None) -> Request:
-        try:
-            problem = load_problem(spec.problem)
-        except UnknownProblem as error:
-            raise SpecError("problem", str(error), error.remedy) from error
-        if spec.language != "triton":
-            remedy = "Give a Python file with Triton kernels."
-            raise SpecError("language", f"{spec.language!r} is not simulated.", remedy)
-        return cls(spec, problem, _case(problem, spec.case), cancel)
-
-
-def _case(problem: Problem, name: str | None) -> Case:
-    if name is None:
-        return small_case(problem)
-    for case in problem.cases:
-        if case.name == name:
-            return case
-    remedy = f"Use one of: {', '.join(case.name for case in problem.cases)}."
-    raise SpecError("case", f"{problem.slug} has no case {name!r}.", remedy)
-
-
-def small_case(problem: Problem) -> Case:
-    """The smallest odd case of a GPU set: no dimension of 1, inputs drawn as usual, bf16 first."""
-
-    def rank(case: Case) -> tuple[bool, bool, bool, bool, int]:
-        on_gpu = any(name.startswith("gpu") for name in case.sets)
-        flat = min(case.dims.values(), default=1) < 16
-        return not on_gpu, flat, bool(case.draws), case.scored, case.bytes_moved + case.flops // 64
-
-    return min(problem.cases, key=rank)
 
 
 def _simulated(request: Request) -> Analysis:
@@ -178,162 +92,6 @@ def _compiled(request: Request, folder: Path) -> str:
     return str(compiled.artifact)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """One run: what was seen, what the judge said of each output, who wrote the wrong elements."""
-
-    report: Report
-    changed: tuple[str, ...] = ()
-    judged: tuple[Message, ...] = ()
-    writers: tuple[tuple[int, int], ...] = ()  # line and program of the first wrong elements
-
-    @property
-    def wrong(self) -> bool:
-        return any(answer["reason"] for answer in self.judged)
-
-
-class Bench:
-    """Everything one candidate's simulation needs, and the questions asked of its forks."""
-
-    def __init__(
-        self,
-        request: Request,
-        zygote: simulate_station.Station,
-        folder: Path,
-        artifact: str,
-        layout: Layout,
-        shared: HostMemory,
-        tensors: int,
-    ) -> None:
-        self.request, self.zygote, self.folder = request, zygote, folder
-        self.artifact, self.layout = artifact, layout
-        self.shared, self.tensors = shared, tensors
-        self.seed = secrets.randbits(62)
-
-    def run(self, undefined: Sequence[int] | None = None) -> Outcome:
-        """One run of the candidate on fresh copies of the same inputs, judged.
-
-        `undefined`: the loads whose masked-off lanes hold garbage; None means every load.
-        """
-        for region in self.layout.regions:
-            if region.output:
-                self.shared.poison(region)
-        self._ours({"do": "fill"})
-        report, lines = self._candidate(None if undefined is None else list(undefined))
-        if report.trouble is not None:
-            return Outcome(report)
-        sampled = any(each.simulated < each.programs for each in report.launches)
-        if sampled and len(report.launches) > 1:
-            return Outcome(report)
-        answer = self._ours({"do": "judge", "sampled": sampled})
-        judged = tuple(answer["outputs"])
-        return Outcome(report, tuple(answer["changed"]), judged, self._writers(judged, lines))
-
-    def _writers(self, judged: Sequence[Message], lines: bytes) -> tuple[tuple[int, int], ...]:
-        """Of each output's first wrong element, who wrote it."""
-        outputs = [region for region in self.layout.regions if region.output]
-        writers, start = [], 0
-        for region, answer in zip(outputs, judged, strict=True):
-            elements = _elements(region.shape)
-            found = (0, -1)
-            if answer["worst"]:
-                place = answer["worst"][0]["place"]
-                (line,) = struct.unpack_from("=i", lines, 4 * (start + place))
-                (program,) = struct.unpack_from("=i", lines, 4 * (start + elements + place))
-                found = (line, program)
-            writers.append(found)
-            start += 2 * elements
-        return tuple(writers)
-
-    def _ours(self, question: Message) -> Message:
-        """Ask a fork in which no candidate runs. What goes wrong there is our defect."""
-        message = {
-            **question,
-            "layout": to_json(self.layout),
-            "problem": self.request.problem.slug,
-            "case": self.request.case.name,
-            "seed": self.seed,
-        }
-        watch = Watch(time.monotonic() + JUDGE_S, self.request.cancel)
-        with _ended(self.zygote.fork(self.folder, None, 65536)) as child:
-            try:
-                return child.ask(message, watch, [self.tensors]).message
-            except (ChildEnded, DeadlinePassed, BadMessage) as error:
-                words = child.drain.text.strip()[-2000:]
-                raise RuntimeError(f"{question['do']} was {error}: {words}") from error
-
-    def _candidate(self, undefined: list[int] | None) -> tuple[Report, bytes]:
-        """Run the candidate. Raises Blamed when it does not answer."""
-        message = {
-            "do": "simulate",
-            "artifact": self.artifact,
-            "layout": to_json(self.layout),
-            "undefined": undefined,
-        }
-        watch = Watch(time.monotonic() + self.request.spec.deadline_s, self.request.cancel)
-        lines, report = os.memfd_create("lines"), os.memfd_create("report")
-        try:
-            limits = self.request.spec.limits
-            child = self.zygote.fork(self.folder, self._rlimits(), limits.output_bytes)
-            with _ended(child), _blaming(self.request.spec.deadline_s):
-                child.ask(message, watch, [self.tensors, lines, report])
-            expected = 8 * sum(_elements(r.shape) for r in self.layout.regions if r.output)
-            written = os.pread(lines, expected, 0)
-            return _decoded(report), written.ljust(expected, b"\0")
-        finally:
-            os.close(lines)
-            os.close(report)
-
-    def _rlimits(self) -> dict[str, Any]:
-        spec = self.request.spec
-        tensors = OWN_TENSORS * set_bytes(self.request.problem, self.request.case)
-        return {
-            "cpu_s": int(spec.deadline_s * cpu_count()) + 10,
-            "address_space_bytes": spec.limits.memory_bytes + tensors,
-        }
-
-
-@contextmanager
-def _ended(child: Child) -> Iterator[Child]:
-    try:
-        yield child
-    finally:
-        child.end()
-
-
-@contextmanager
-def _blaming(deadline_s: float) -> Iterator[None]:
-    """What the candidate's process does instead of answering is the candidate's doing."""
-    late = AnalysisVerdict.incomplete, FindingKind.deadline_passed
-    broken = AnalysisVerdict.error, FindingKind.run_error
-    try:
-        yield
-    except DeadlinePassed:
-        (verdict, kind), words = late, f"it did not finish within {deadline_s:g} s"
-    except ChildEnded as ended:
-        (verdict, kind), words = broken, f"the candidate {exit_words(ended.status)}"
-        if ended.status == -signal.SIGXCPU:
-            (verdict, kind), words = late, "it used up its processor time"
-    except BadMessage as error:
-        (verdict, kind), words = broken, f"forged words: {error}"
-    else:
-        return
-    raise Blamed(verdict, Finding(kind, Severity.error, words))
-
-
-def _decoded(report: int) -> Report:
-    """Strictly: the candidate shares a process with who wrote it."""
-    size = os.fstat(report).st_size
-    try:
-        if size > REPORT_BYTES:
-            raise ValueError(f"{size} bytes")
-        return from_json(Report, json.loads(os.pread(report, size, 0)))
-    except (WireError, ValueError, RecursionError) as error:
-        words = f"a forged report: {error}"
-        finding = Finding(FindingKind.run_error, Severity.error, words)
-        raise Blamed(AnalysisVerdict.error, finding) from None
-
-
 def _conclude(bench: Bench) -> Analysis:
     """Run, and where the result is wrong find out whether undefined lanes are to blame."""
     request, file = bench.request, bench.request.spec.file
@@ -349,7 +107,7 @@ def _conclude(bench: Bench) -> Analysis:
     findings.sort(key=_causes_first)
     return Analysis(
         verdict=verdict or verdict_of(findings),
-        reason=reason or _summary(findings),
+        reason=reason or _summary(findings, report),
         findings=tuple(findings),
         scope=scope_of(request.case, report, compared=bool(outcome.judged)),
         resources={"case": request.case.name, "launches": to_json(report.launches)},
@@ -394,8 +152,8 @@ def _undefined_lanes(bench: Bench, wrong: Outcome) -> tuple[list[Finding], Outco
 def _mismatches(outcome: Outcome, file: str) -> list[Finding]:
     """What the judge said, at the line that wrote the first wrong element."""
     findings = []
-    changed = {each.tensor for each in outcome.report.sightings if each.kind == "input_write"}
-    if outcome.changed and not changed:
+    seen = {each.kind for each in outcome.report.sightings}
+    if outcome.changed and SightingKind.input_write not in seen:
         words = f"input {', '.join(outcome.changed)} was changed"
         findings.append(Finding(FindingKind.oracle_mismatch, Severity.error, words))
     for position, answer in enumerate(outcome.judged):
@@ -468,16 +226,10 @@ def _shortfall(
     )
 
 
-def _summary(findings: list[Finding]) -> str:
+def _summary(findings: list[Finding], report: Report) -> str:
     """The first finding in full, and how many there are besides."""
     if not findings:
-        return "nothing was found on this case, which certifies nothing"
+        where = "in a sample of the programs" if sampled(report) else "on this case"
+        return f"nothing was found {where}, which certifies nothing"
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
     return findings[0].message + more
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    elements = 1
-    for size in shape:
-        elements *= size
-    return elements

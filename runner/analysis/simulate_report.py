@@ -41,6 +41,10 @@ class Launched:
     programs: int
     simulated: int
 
+    def __post_init__(self) -> None:
+        if min(self.grid) < 1:
+            raise ValueError("a launch needs a program")
+
 
 @dataclass(frozen=True)
 class Note:

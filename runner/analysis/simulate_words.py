@@ -5,18 +5,18 @@ from __future__ import annotations
 from kernels.catalog import Case
 from runner import sandbox
 from runner.analysis.findings import Finding, FindingKind, Severity, Source
-from runner.analysis.memory_sightings import Sighting
+from runner.analysis.memory_sightings import Sighting, SightingKind
 from runner.analysis.simulate_report import Note, Report, Trouble, TroubleKind
 
 KINDS = {
-    "out_of_bounds_read": FindingKind.out_of_bounds_read,
-    "out_of_bounds_write": FindingKind.out_of_bounds_write,
-    "uninitialised_read": FindingKind.uninitialised_read,
-    "write_race": FindingKind.write_race,
-    "lane_race": FindingKind.write_race,
-    "read_write_race": FindingKind.read_write_race,
-    "input_write": FindingKind.out_of_bounds_write,
-    "misaligned": FindingKind.run_error,
+    SightingKind.out_of_bounds_read: FindingKind.out_of_bounds_read,
+    SightingKind.out_of_bounds_write: FindingKind.out_of_bounds_write,
+    SightingKind.uninitialised_read: FindingKind.uninitialised_read,
+    SightingKind.write_race: FindingKind.write_race,
+    SightingKind.lane_race: FindingKind.write_race,
+    SightingKind.read_write_race: FindingKind.read_write_race,
+    SightingKind.input_write: FindingKind.out_of_bounds_write,
+    SightingKind.misaligned: FindingKind.run_error,
 }
 TROUBLES = {
     TroubleKind.load: FindingKind.run_error,
@@ -33,7 +33,7 @@ def source_at(line: int, file: str) -> Source | None:
 
 
 def finding_of(seen: Sighting, file: str) -> Finding:
-    """A sighting in words, its numbers as evidence. Raises KeyError for a kind nobody knows."""
+    """A sighting in words, its numbers as evidence."""
     evidence = {
         "tensor": seen.tensor,
         "index": seen.index,
@@ -69,14 +69,14 @@ def _words(seen: Sighting) -> str:
     count = f"{lanes} in {programs}" if seen.kernel else ""
     other = f"program {_tuple(seen.other_program)} at line {seen.other_line}"
     what = {
-        "out_of_bounds_read": f"reads {place}, which no tensor holds",
-        "out_of_bounds_write": f"writes {place}{value}, which no tensor holds",
-        "uninitialised_read": f"reads {place}, which nobody has written",
-        "write_race": f"writes {place}{value}, which {other} writes too",
-        "lane_race": f"two lanes of one store write different values to {place}",
-        "read_write_race": f"touches {place}{value} in conflict with {other}",
-        "input_write": f"writes {place}{value}: it is an input and must not change",
-        "misaligned": f"accesses {place} at an address that is no multiple of the element's size",
+        SightingKind.out_of_bounds_read: f"reads {place}, which no tensor holds",
+        SightingKind.out_of_bounds_write: f"writes {place}{value}, which no tensor holds",
+        SightingKind.uninitialised_read: f"reads {place}, which nobody has written",
+        SightingKind.write_race: f"writes {place}{value}, which {other} writes too",
+        SightingKind.lane_race: f"two lanes of one store write different values to {place}",
+        SightingKind.read_write_race: f"touches {place}{value} in conflict with {other}",
+        SightingKind.input_write: f"writes {place}{value}: it is an input and must not change",
+        SightingKind.misaligned: f"accesses {place} at an address that is no multiple of the element's size",
     }[seen.kind]
     return f"{what} {where}" + (f" ({count})" if count else "")
 

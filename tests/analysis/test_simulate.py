@@ -15,7 +15,8 @@ from kernels.catalog import load_all, load_problem
 from runner.analysis import simulate_station
 from runner.analysis.findings import Analysis, AnalysisVerdict, FindingKind
 from runner.analysis.interpreter_launch import _sample, _thin
-from runner.analysis.simulate import SimulationSpec, simulate, small_case
+from runner.analysis.simulate import SimulationSpec, simulate
+from runner.analysis.simulate_request import small_case
 from runner.spec import SpecError
 from tests.analysis.simulate.corpus import Entry, entries
 
@@ -219,9 +220,19 @@ def test_a_candidate_that_blinds_its_instruments_is_still_compared_with_the_orac
     assert found.verdict in (AnalysisVerdict.review, AnalysisVerdict.error)
 
 
-def test_a_forged_report_is_an_error() -> None:
-    child = "sys.modules['runner.analysis.simulate_child']"
-    forge = f"import sys; {child}._report = lambda *a: {{'all': 'well'}}"
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "{'all': 'well'}",
+        "dataclasses.replace(real(*a), stored_at=())",
+        "dataclasses.replace(real(*a), launches=[{'kernel': '', 'grid': [0, 0, 0], 'programs': 1,"
+        " 'simulated': 1}])",
+        "dataclasses.replace(real(*a), sightings=[{'kind': 'all_well'}])",
+    ],
+)
+def test_a_forged_report_is_an_error(answer: str) -> None:
+    child = "child = sys.modules['runner.analysis.simulate_child']; real = child._report"
+    forge = f"import dataclasses, sys; {child}; child._report = lambda *a: {answer}"
     found = simulated(variant(before=forge))
     assert found.verdict is AnalysisVerdict.error
     assert "forged" in found.reason

@@ -1,0 +1,69 @@
+"""What is asked of a simulation, checked against the catalog; and which case is the small one."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from kernels.catalog import Case, Problem, UnknownProblem, load_problem
+from runner.spec import Limits, SpecError
+
+DEADLINE_S = 60.0
+
+
+@dataclass(frozen=True)
+class SimulationSpec:
+    """What to simulate. `case` None is the problem's small case; `file` names the source.
+
+    `deadline_s` bounds each run of the candidate.
+    """
+
+    problem: str
+    source: str
+    language: str = "triton"
+    case: str | None = None
+    file: str = "candidate.py"
+    deadline_s: float = DEADLINE_S
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A validated SimulationSpec with all it refers to."""
+
+    spec: SimulationSpec
+    problem: Problem
+    case: Case
+    cancel: threading.Event | None
+
+    @classmethod
+    def of(cls, spec: SimulationSpec, cancel: threading.Event | None) -> Request:
+        try:
+            problem = load_problem(spec.problem)
+        except UnknownProblem as error:
+            raise SpecError("problem", str(error), error.remedy) from error
+        if spec.language != "triton":
+            remedy = "Give a Python file with Triton kernels."
+            raise SpecError("language", f"{spec.language!r} is not simulated.", remedy)
+        return cls(spec, problem, _case(problem, spec.case), cancel)
+
+
+def _case(problem: Problem, name: str | None) -> Case:
+    if name is None:
+        return small_case(problem)
+    for case in problem.cases:
+        if case.name == name:
+            return case
+    remedy = f"Use one of: {', '.join(case.name for case in problem.cases)}."
+    raise SpecError("case", f"{problem.slug} has no case {name!r}.", remedy)
+
+
+def small_case(problem: Problem) -> Case:
+    """The smallest odd case of a GPU set: no dimension of 1, inputs drawn as usual, bf16 first."""
+
+    def rank(case: Case) -> tuple[bool, bool, bool, bool, int]:
+        on_gpu = any(name.startswith("gpu") for name in case.sets)
+        flat = min(case.dims.values(), default=1) < 16
+        return not on_gpu, flat, bool(case.draws), case.scored, case.bytes_moved + case.flops // 64
+
+    return min(problem.cases, key=rank)
