@@ -49,6 +49,8 @@ DTYPES = {
 }
 ZEROED_BYTES = 1 << 20  # larger tensors come from fresh pages, which are zero until written
 DISASSEMBLE_S = 60.0
+MAX_KERNELS = 32
+TEXT_CHARACTERS = 8 << 20  # of one level; the largest of the zoo has 140,000
 DISASSEMBLE = ("-g", "-gp", "-ndf", "-c")  # source lines, PTX lines, no dataflow (half the time)
 
 
@@ -225,14 +227,16 @@ class Record:
 
     def finished(self, trouble: Trouble | None) -> Captured:
         left = max(0, threading.active_count() - self.threads_before)
+        keys = list(self.sources)
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            kernels = tuple(pool.map(self._kernel, list(self.sources)))
+            kernels = tuple(pool.map(self._kernel, keys[:MAX_KERNELS]))
         return Captured(
             kernels=kernels,
             launches=tuple(self.launches),
             autotuned=tuple(self.tuned.values()),
             assumed=tuple(self.questions),
             products=tuple(self.products),
+            kernels_left=max(0, len(keys) - MAX_KERNELS),
             threads_left=left,
             thread_errors=tuple(self.thread_errors),
             trouble=trouble,
@@ -243,7 +247,7 @@ class Record:
         metadata, files = source["metadata"], source["files"]
         cubin = Path(files["cubin"]).read_bytes()
         texts = {
-            name: Path(files[name]).read_text() if name in files else ""
+            name: _capped(Path(files[name]).read_text()) if name in files else ""
             for name in ("ttir", "ttgir", "llir", "ptx")
         }
         return CompiledKernel(
@@ -264,5 +268,13 @@ class Record:
 def disassemble(cubin: str) -> str:
     """SASS with the source line and the PTX line of each instruction; empty when nvdisasm fails."""
     argv = [knobs.nvidia.nvdisasm.path, *DISASSEMBLE, cubin]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=DISASSEMBLE_S, check=False)
-    return done.stdout if done.returncode == 0 else ""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=DISASSEMBLE_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return _capped(done.stdout) if done.returncode == 0 else ""
+
+
+def _capped(text: str) -> str:
+    """A text that is too large to be read is left out whole: half a listing would mislead."""
+    return text if len(text) <= TEXT_CHARACTERS else ""

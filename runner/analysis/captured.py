@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-LARGEST = 1 << 62
+LARGEST = 1 << 64  # of an integer argument
 
 
 def _between(name: str, *ascending: int) -> None:
@@ -94,6 +94,7 @@ class Autotuned:
 class Captured:
     """`assumed` are the questions to the device that a stand-in answered.
 
+    `kernels_left` counts the compiled kernels that were too many to look at.
     `products` names the dense products of torch that were shaped and not computed.
     """
 
@@ -102,6 +103,7 @@ class Captured:
     autotuned: tuple[Autotuned, ...]
     assumed: tuple[str, ...]
     products: tuple[str, ...]
+    kernels_left: int
     threads_left: int
     thread_errors: tuple[str, ...]
     trouble: Trouble | None = None

@@ -50,6 +50,9 @@ def shortfall_of(request: Request, captured: Captured, output: str) -> Shortfall
     if captured.threads_left:
         message = f"{captured.threads_left} threads still ran when run had returned"
         shortfall.add(incomplete, _finding(FindingKind.not_captured, message))
+    if captured.kernels_left:
+        message = f"{captured.kernels_left} more kernels were compiled than are looked at"
+        shortfall.add(incomplete, _finding(FindingKind.not_captured, message))
     for kernel in captured.kernels:
         if not kernel.sass:
             message = f"{kernel.name} could not be disassembled"

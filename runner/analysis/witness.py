@@ -35,7 +35,8 @@ from runner.evaluate.keeper import (
 )
 from runner.wire import WireError, from_json
 
-REPORT_BYTES = 32 << 20
+REPORT_BYTES = 256 << 20
+LAST_WORDS = 200  # characters
 OWN_TENSORS = 8  # what a candidate may allocate beside the inputs, in sets of tensors
 
 
@@ -84,25 +85,28 @@ def _capture(request: Request) -> Witness:
         report = os.memfd_create("capture")
         try:
             child = zygote.fork(folder, _rlimits(request), request.spec.limits.output_bytes)
-            with _ended(child) as endings:
-                _ask(request, child, str(compiled.artifact), report)
+            endings: list[Ending] = []
+            try:
+                with _ended(child, endings):
+                    _ask(request, child, str(compiled.artifact), report)
+            except ChildEnded as ended:
+                raise _blamed_for_ending(request, ended.status, endings[0].output) from None
             return Witness(_decoded(request, report), endings[0].output, str(folder))
         finally:
             os.close(report)
 
 
 @contextmanager
-def _ended(child: Child) -> Iterator[list[Ending]]:
+def _ended(child: Child, endings: list[Ending]) -> Iterator[None]:
     """The child is gone when this is left; how it ended is in the list then."""
-    endings: list[Ending] = []
     try:
-        yield endings
+        yield
     finally:
         endings.append(child.end())
 
 
 def _ask(request: Request, child: Child, artifact: str, report: int) -> None:
-    """Have the child capture. Raises Blamed when it does not answer."""
+    """Have the child capture. Raises Blamed when it does not answer, ChildEnded when it cannot."""
     inputs = [
         [list(request.case.shape(each)), request.case.dtype_of(each)]
         for each in request.problem.inputs
@@ -115,15 +119,18 @@ def _ask(request: Request, child: Child, artifact: str, report: int) -> None:
         words = f"it did not finish within {request.spec.deadline_s:g} s"
         verdict = AnalysisVerdict.incomplete
         raise _blamed(request, FindingKind.deadline_passed, words, verdict=verdict) from None
-    except ChildEnded as ended:
-        if ended.status == -signal.SIGXCPU:
-            words = "it used up its processor time"
-            verdict = AnalysisVerdict.incomplete
-            raise _blamed(request, FindingKind.deadline_passed, words, verdict=verdict) from None
-        words = f"its process ended: {exit_words(ended.status)}"
-        raise _blamed(request, FindingKind.run_error, words) from None
     except BadMessage as error:
         raise _blamed(request, FindingKind.run_error, f"forged words: {error}") from None
+
+
+def _blamed_for_ending(request: Request, status: int, output: str) -> Blamed:
+    """With the last words of the process, where it had any."""
+    if status == -signal.SIGXCPU:
+        kind, words = FindingKind.deadline_passed, "it used up its processor time"
+        return _blamed(request, kind, words, verdict=AnalysisVerdict.incomplete)
+    last = output.strip().rpartition("\n")[2][:LAST_WORDS]
+    words = f"its process ended: {exit_words(status)}{f'; it said: {last}' if last else ''}"
+    return _blamed(request, FindingKind.run_error, words)
 
 
 def _rlimits(request: Request) -> dict[str, Any]:

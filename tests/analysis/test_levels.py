@@ -388,6 +388,21 @@ def test_a_candidate_that_cannot_be_analysed_gets_a_clear_verdict(name: str) -> 
     assert line == (None if words is None else line_of(body, words))
 
 
+MANY = """
+def run(x):
+    for stages in range(1, 41):
+        double[(1,)](x, x, 4096, 1024, num_stages=stages)
+    return x
+"""
+
+
+def test_more_kernels_than_are_looked_at_are_no_pass() -> None:
+    report = analysed(MANY)
+    assert report.analysis.verdict is AnalysisVerdict.incomplete
+    assert report.analysis.reason == "8 more kernels were compiled than are looked at"
+    assert len(report.levels) == 32
+
+
 HANGS = "def run(x):\n    time.sleep(600)\n"
 UNROLLED = """
 @triton.jit
