@@ -61,10 +61,6 @@ class Memory(Protocol):
 
     def lay_canary(self, region: Region) -> None: ...
 
-    def canary_damage(self, region: Region) -> int | None:
-        """How many bytes past the end the first foreign byte lies, or None."""
-        ...
-
     def close(self) -> None:
         """Unmap; every view of it is dead."""
         ...
@@ -88,9 +84,3 @@ def plan(problem: Problem, case: Case, sets: int, kind: str = "host") -> Layout:
 def set_bytes(problem: Problem, case: Case) -> int:
     """Bytes of one set on the host: what one call reads and writes at least."""
     return plan(problem, case, 1).size
-
-
-def first_damage(slack: bytes) -> int | None:
-    """How many bytes after the tensor's end the first foreign byte lies, or None."""
-    stripped = slack.lstrip(bytes([CANARY]))
-    return len(slack) - len(stripped) if stripped else None

@@ -14,7 +14,7 @@ import functools
 import os
 from ctypes import POINTER, byref, c_int, c_size_t, c_ubyte, c_ulonglong, c_ushort, c_void_p
 
-from runner.evaluate.buffers import CANARY, PAGE_BYTES, POISON, Layout, Region, first_damage
+from runner.evaluate.buffers import CANARY, PAGE_BYTES, POISON, Layout, Region
 
 GUARD_BYTES = PAGE_BYTES["cuda"]
 _PINNED, _DEVICE, _FILE_DESCRIPTOR, _READ_WRITE = 1, 1, 1, 3  # the driver's enumerators
@@ -62,7 +62,6 @@ _SIGNATURES = {
     "cuMemUnmap": [c_ulonglong, c_size_t],
     "cuMemAddressFree": [c_ulonglong, c_size_t],
     "cuMemsetD8_v2": [c_ulonglong, c_ubyte, c_size_t],
-    "cuMemcpyDtoH_v2": [c_void_p, c_ulonglong, c_size_t],
     "cuCtxGetDevice": [POINTER(c_int)],
     "cuCtxSynchronize": [],
 }
@@ -138,13 +137,6 @@ class CudaMemory:
     def lay_canary(self, region: Region) -> None:
         if slack := region.span - region.nbytes:
             _call("cuMemsetD8_v2", self.address(region) + region.nbytes, CANARY, slack)
-
-    def canary_damage(self, region: Region) -> int | None:
-        slack = region.span - region.nbytes
-        found = ctypes.create_string_buffer(slack)
-        if slack:
-            _call("cuMemcpyDtoH_v2", found, self.address(region) + region.nbytes, slack)
-        return first_damage(found.raw)
 
     def close(self) -> None:
         """A context that a kernel has broken cannot unmap; its memory goes with its process."""

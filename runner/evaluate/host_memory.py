@@ -10,7 +10,7 @@ import fcntl
 import mmap
 import os
 
-from runner.evaluate.buffers import CANARY, POISON, Layout, Region, first_damage
+from runner.evaluate.buffers import CANARY, POISON, Layout, Region
 
 GUARD_BYTES = 1 << 20  # address space only: a write that misses its tensor by rows faults as well
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -75,10 +75,6 @@ class HostMemory:
     def lay_canary(self, region: Region) -> None:
         slack = region.span - region.nbytes
         ctypes.memset(self.address(region) + region.nbytes, CANARY, slack)
-
-    def canary_damage(self, region: Region) -> int | None:
-        slack = region.span - region.nbytes
-        return first_damage(ctypes.string_at(self.address(region) + region.nbytes, slack))
 
     def close(self) -> None:
         for base, size in self._spans:

@@ -24,7 +24,7 @@ from runner.evaluate.channel import Channel, Message
 from runner.evaluate.clocks import Clock, clock_for
 from runner.evaluate.draws import INDEPENDENT, draw, draw_name
 from runner.evaluate.judge import Judgement, Oracle
-from runner.evaluate.tensors import DTYPES, create_memory, same_bits, shared_tensor
+from runner.evaluate.tensors import DTYPES, canary_damage, create_memory, same_bits, shared_tensor
 from runner.results import Verdict
 from runner.wire import from_json
 
@@ -226,7 +226,7 @@ class OpenCase:
 
     def _tampering(self, number: int) -> Message | None:
         for region in self.layout.of_set(number):
-            damage = self.shared.canary_damage(region)
+            damage = canary_damage(self.shared, region)
             if damage is not None:
                 reason = f"wrote outside {region.name}: {damage} bytes past its end"
                 return failure(Verdict.crashed, reason)

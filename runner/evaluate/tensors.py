@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from runner.evaluate.buffers import Layout, Memory, Region
+from runner.evaluate.buffers import CANARY, Layout, Memory, Region
 from runner.evaluate.cuda_memory import CudaMemory
 from runner.evaluate.host_memory import HostMemory
 
@@ -50,13 +50,23 @@ class _DeviceBytes:
 
 def shared_tensor(memory: Memory, region: Region) -> torch.Tensor:
     """The shared tensor itself, contiguous, no copy; dead after `memory.close()`."""
-    dtype, address = DTYPES[region.dtype], memory.address(region)
+    raw = _bytes(memory, memory.address(region), region.nbytes)
+    return raw.view(DTYPES[region.dtype]).view(region.shape)
+
+
+def _bytes(memory: Memory, address: int, nbytes: int) -> torch.Tensor:
     if memory.kind == "cuda":
-        raw = torch.as_tensor(_DeviceBytes(address, region.nbytes), device="cuda")
-    else:
-        content = (ctypes.c_ubyte * region.nbytes).from_address(address)
-        raw = torch.frombuffer(content, dtype=torch.uint8)
-    return raw.view(dtype).view(region.shape)
+        return torch.as_tensor(_DeviceBytes(address, nbytes), device="cuda")
+    return torch.frombuffer((ctypes.c_ubyte * nbytes).from_address(address), dtype=torch.uint8)
+
+
+def canary_damage(memory: Memory, region: Region) -> int | None:
+    """How many bytes past a tensor's end the first foreign byte lies, or None."""
+    slack = region.span - region.nbytes
+    if not slack:
+        return None
+    foreign = _bytes(memory, memory.address(region) + region.nbytes, slack) != CANARY
+    return int(foreign.nonzero()[0]) if bool(foreign.any()) else None
 
 
 def deliver(memory: Memory, region: Region, value: torch.Tensor) -> None:

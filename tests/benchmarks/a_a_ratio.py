@@ -1,7 +1,7 @@
 """A kernel against itself: how far from 1.0 the ratio lies, and how often its interval covers it.
 
     python -m tests.benchmarks.a_a_ratio [--device host|cuda:0] [--problems softmax rmsnorm …]
-        [--case-set SET] [--evaluations 20] [--pairs 200] [--json FILE]
+        [--case-set SET] [--cases NAME …] [--evaluations 20] [--pairs 200] [--json FILE]
 
 The candidate is the problem's own reference file, whose eager baseline it runs, so baseline and
 candidate are the same code and every difference is the harness's. On a GPU the service lets
@@ -92,6 +92,7 @@ def main() -> int:
     parser.add_argument("--device", default="host")
     parser.add_argument("--problems", nargs="+", default=slugs(), choices=slugs())
     parser.add_argument("--case-set", help="default: host-quick, or gpu-quick on a GPU")
+    parser.add_argument("--cases", nargs="+", help="these scored cases alone; default: all")
     parser.add_argument("--evaluations", type=int, default=20)
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--json", type=Path, help="write the figures to this file")
@@ -99,6 +100,8 @@ def main() -> int:
     if not tree.is_copy():
         with tree.copied() as copy:
             tree.keep_one_baseline(copy, BASELINE)
+            if options.cases:
+                tree.keep_cases(copy, options.cases)
             return tree.run_again(copy, "tests.benchmarks.a_a_ratio", sys.argv[1:])
     options.case_set = options.case_set or DEFAULT_SETS[device_kind(options.device)]
     document = measure(options)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -87,6 +89,14 @@ def add_one_element(tree: Path) -> None:
     problem.mkdir()
     (problem / "problem.toml").write_text(CONTRACT)
     (problem / "reference.py").write_text(REFERENCE)
+
+
+def keep_cases(tree: Path, names: Sequence[str]) -> None:
+    """Drop every case of the copy's problems that is not named, scored or not."""
+    for contract in tree.glob("kernels/problems/*/problem.toml"):
+        head, *cases = re.split(r"(?m)^(?=\[\[cases\]\])", contract.read_text(encoding="utf-8"))
+        kept = [case for case in cases if tomllib.loads(case)["cases"][0]["name"] in names]
+        contract.write_text(head + "".join(kept or cases), encoding="utf-8")
 
 
 def keep_one_baseline(tree: Path, name: str) -> None:
