@@ -76,7 +76,7 @@ def _words(seen: Sighting) -> str:
         SightingKind.lane_race: f"two lanes of one store write different values to {place}",
         SightingKind.read_write_race: f"touches {place}{value} in conflict with {other}",
         SightingKind.input_write: f"writes {place}{value}: it is an input and must not change",
-        SightingKind.misaligned: f"accesses {place} at an address that is no multiple of the element's size",
+        SightingKind.misaligned: f"accesses {place} at an address that its size does not divide",
     }[seen.kind]
     return f"{what} {where}" + (f" ({count})" if count else "")
 
