@@ -48,7 +48,9 @@ def _arithmetic(operate: Callable[[Any, Any], Any]) -> Callable[..., Value]:
 
 
 def _quotient(first: Any, second: Any) -> Any:
-    """Toward zero, as the hardware divides."""
+    """Toward zero, as the hardware divides; by zero is an ArithmeticError, not a number."""
+    if np.any(np.asarray(second) == 0):
+        raise ZeroDivisionError
     return np.sign(first) * np.sign(second) * (np.abs(first) // np.abs(second))
 
 
