@@ -176,7 +176,8 @@ class _Examination:
 
     def _answers(self, world: World, question: Undecided) -> list[World]:
         if question.purpose == "branch":
-            worlds = world.assuming(question.value, (0, 1))
+            ends = question.trip >= 2 * self.stages + 2
+            worlds = world.assuming(question.value, (0,) if ends else (0, 1))
         elif question.purpose == "trips":
             counts = self._trip_counts(world, question)
             any_count = range(4 * self.stages + 4)  # what a branch taken before left possible

@@ -259,9 +259,10 @@ class _Reader:
                 event,
                 f"{deed(event)} for the next round while the phase of this one is not over",
             )
+        shared = len(tally.lines) == 1  # by one line of several partitions: the count is wrong
         return Blame(
             FindingKind.arrival_mismatch,
-            event,
+            tally.init if shared and tally.init else event,
             f"{barrier_name(event)} gets an arrival more than its phase still expects;"
             f" {tally.words(event.barrier)}",
         )

@@ -127,16 +127,20 @@ def _note_trips(walk: Walk, op: Op, trips: int) -> None:
 def _while(walk: Walk, op: Op) -> None:
     before, after = op.regions
     carried = [walk.value(name) for name in re.findall(r"= (%[\w$.-]+(?:#\d+)?)", op.body)]
+    trip = 0
     while True:
         _bind(walk, before.blocks[0].arguments, carried)
         goes_on, *carried = _region(walk, before)
         if isinstance(goes_on, Unknown):
-            raise Undecided("branch", goes_on, walk.source(op))
+            raise Undecided("branch", goes_on, walk.source(op), trip=trip)
         if not goes_on:
             break
         _bind(walk, after.blocks[0].arguments, carried)
         carried = _region(walk, after)
         walk.count_step(op)
+        trip += 1
+    if not harmless(op):
+        _note_trips(walk, op, trip)
     _bind(walk, op.results, carried)
 
 

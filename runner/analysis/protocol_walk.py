@@ -41,6 +41,7 @@ class Undecided(Exception):
     """The path depends on an unknown. `purpose` is trips, branch, slot or phase.
 
     `nests`: trips of a loop around another loop that matters. `slots`: how many there are.
+    `trip`: how often the loop whose condition it is has run.
     """
 
     purpose: str
@@ -48,6 +49,7 @@ class Undecided(Exception):
     source: Source | None
     nests: bool = False
     slots: int = 0
+    trip: int = 0
 
 
 @dataclass

@@ -1,4 +1,4 @@
-# arrival_mismatch at line 22
+# arrival_mismatch at line 17
 """128 threads arrive at a barrier that counts to one."""
 
 import triton.experimental.gluon.language as gl
