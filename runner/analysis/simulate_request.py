@@ -6,9 +6,11 @@ import threading
 from dataclasses import dataclass, field
 
 from kernels.catalog import Case, Problem, UnknownProblem, load_problem
+from runner.evaluate.buffers import set_bytes
 from runner.spec import Limits, SpecError
 
 DEADLINE_S = 60.0
+LIMIT_BYTES = 1 << 30  # the shadow of a tensor takes several times its memory
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,13 @@ class Request:
         if spec.language != "triton":
             remedy = "Give a Python file with Triton kernels."
             raise SpecError("language", f"{spec.language!r} is not simulated.", remedy)
-        return cls(spec, problem, _case(problem, spec.case), cancel)
+        case = _case(problem, spec.case)
+        if set_bytes(problem, case) > LIMIT_BYTES:
+            words = f"{case.name} has more than {LIMIT_BYTES >> 20} MiB of tensors."
+            raise SpecError(
+                "case", words, f"Use a smaller one, such as {small_case(problem).name}."
+            )
+        return cls(spec, problem, case, cancel)
 
 
 def _case(problem: Problem, name: str | None) -> Case:

@@ -260,6 +260,8 @@ def test_the_small_case_is_an_odd_one_of_a_gpu_set() -> None:
 def test_what_cannot_be_simulated_is_refused() -> None:
     with pytest.raises(SpecError, match="no case"):
         simulate(SimulationSpec("vector_add", "", case="nowhere"))
+    with pytest.raises(SpecError, match="MiB of tensors"):
+        simulate(SimulationSpec("vector_add", "", case="256Mi-fp32"))
     with pytest.raises(SpecError, match="not simulated"):
         simulate(SimulationSpec("vector_add", "", language="cpp"))
 
