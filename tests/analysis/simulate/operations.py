@@ -429,6 +429,25 @@ def rearrangements() -> Iterator[Operation]:
         out="int32",
         result=(8,),
     )
+    yield Operation(
+        "permute", some, "tl.permute(x, (1, 0))", unary(lambda x: x.T), shape=square, result=(16, 8)
+    )
+    wide = "tl.broadcast_to(tl.expand_dims(x, 1), (64, 2))"
+    yield Operation("broadcast", some, wide, unary(lambda x: np.repeat(x, 2)), result=(128,))
+    both = "tl.sort(tl.cat(x, y, can_reorder=True))"
+    yield Operation(
+        "cat", some[:1], both, lambda x, y: np.sort(np.concatenate([x, y])), result=(128,)
+    )
+    pairs = "tl.reduce((x, i), 0, larger_pair)[1] + tl.zeros((1,), tl.int32)"
+    first = unary(lambda x: np.array([x.argmax()]))
+    yield Operation("reduce of pairs", NUMBERS, pairs, first, out="int32", result=(1,))
+    kept = "tl.max(x, 1, keep_dims=True) + x * 0"
+    largest = unary(lambda x: np.repeat(x.max(1, keepdims=True), 16, 1))
+    yield Operation("keep_dims", ("fp32", "int32"), kept, largest, shape=square)
+    old = "tl.atomic_add(x_ptr + i, y)"
+    yield Operation("old value of an atomic", ("fp32", "bf16", "int64"), old, lambda x, y: x)
+    yield Operation("while", ("int32",), "halved(x)", unary(lambda x: x * 0))
+    yield Operation("if", ("int32",), "either_way(x)", unary(lambda x: x if x[1] < 2 else -x))
     ties = "tl.argmin(x // 4 * 4 * 0, 0) + tl.zeros((1,), tl.int32)"
     yield Operation("argmin of ties", ("int32",), ties, lambda x, y: np.array([0]), result=(1,))
     yield Operation(
@@ -569,6 +588,25 @@ from triton.language.extra import libdevice
 @triton.jit
 def larger(a, b):
     return tl.where(a > b, a, b)
+
+@triton.jit
+def larger_pair(a, i, b, j):
+    first = (a > b) | ((a == b) & (i < j))
+    return tl.where(first, a, b), tl.where(first, i, j)
+
+@triton.jit
+def halved(x):
+    while tl.max(tl.abs(x)) > 0:
+        x = tl.where(x == -2147483648, 0, x) // 2
+    return x
+
+@triton.jit
+def either_way(x):
+    second = tl.sum(tl.where(tl.arange(0, 64) == 1, x, 0))
+    if second < 2 and second > -2147483648:
+        return x
+    else:
+        return -x
 """
 KERNEL = """
 @triton.jit
@@ -615,13 +653,12 @@ def check(kernel: Any, operation: Operation, dtype: str) -> str:
     result = torch.zeros(shape, dtype=TORCH[out])
     if operation.body.startswith("STATEMENT "):
         result = (y[::8] if operation.result else y).contiguous().clone()
+    with np.errstate(all="ignore"):
+        want = operation.expected(numpy_of(x.clone()), numpy_of(y.clone()))
     try:
         kernel[(1,)](x, y, result)
     except Exception as error:
         return f"{type(error).__name__}: {error}"[:200]
-    with np.errstate(all="ignore"):
-        given = (numpy_of(x), numpy_of(y))
-        want = operation.expected(*given)
     return difference(result, expected_bits(want, out), operation.ulps)
 
 
