@@ -126,11 +126,10 @@ class Builder(original.InterpreterBuilder):
             return _result(a * b + c, z.dtype.scalar)
 
     def create_idiv(self, lhs: TensorHandle, rhs: TensorHandle) -> TensorHandle:
-        """Towards zero, as in C; a divisor of zero gives an unspecified value, as on a GPU."""
+        """Towards zero, as in C; what a divisor of zero gives is as unspecified as on a GPU."""
         divisor = np.where(rhs.data == 0, rhs.data.dtype.type(1), rhs.data)
         with np.errstate(all="ignore"):
-            quotient = (lhs.data - np.fmod(lhs.data, divisor)) // divisor
-        return _result(np.where(rhs.data == 0, lhs.data.dtype.type(-1 & 0x7F), quotient), lhs.dtype)
+            return _result((lhs.data - np.fmod(lhs.data, divisor)) // divisor, lhs.dtype.scalar)
 
     def _remainder(self, lhs: TensorHandle, rhs: TensorHandle) -> TensorHandle:
         divisor = np.where(rhs.data == 0, rhs.data.dtype.type(1), rhs.data)

@@ -29,6 +29,7 @@ from runner.analysis.memory import Memory
 LAUNCH_BUDGET_S = 10.0  # a larger grid is sampled
 PROBE_S = 0.5  # before it is known how long a program takes
 MOST_PROGRAMS = 65536
+AND, OR, NOT = "_simulated_and", "_simulated_or", "_simulated_not"  # no kernel has such names
 ASSUMED_REGISTERS, ASSUMED_SHARED_BYTES = 32, 1024  # nothing is compiled here
 
 
@@ -84,7 +85,8 @@ def install(memory: Memory) -> Simulation:
     _patch_language()
     original._implicit_cvt = _converter(memory)
     original.FunctionRewriter.ast_transformer = Rewriter()
-    original.either, original.both, original.opposite = either, both, opposite
+    for name, function in _LOGIC.items():
+        setattr(original, name, function)  # kernels get these among their globals
     original.GridExecutor.__call__ = _launcher(simulation, builder)
     original.InterpretedFunction.run = _runner(simulation, original.InterpretedFunction.run)
     original.InterpretedFunction.__call__ = _call_device_function
@@ -253,7 +255,7 @@ class Rewriter(original.ASTTransformer):
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)
-        name = "both" if isinstance(node.op, ast.And) else "either"
+        name = AND if isinstance(node.op, ast.And) else OR
         result = node.values[0]
         for value in node.values[1:]:
             late = ast.Lambda(_NO_ARGUMENTS, value)
@@ -264,9 +266,7 @@ class Rewriter(original.ASTTransformer):
         self.generic_visit(node)
         if not isinstance(node.op, ast.Not):
             return node
-        return ast.copy_location(
-            ast.Call(ast.Name("opposite", ast.Load()), [node.operand], []), node
-        )
+        return ast.copy_location(ast.Call(ast.Name(NOT, ast.Load()), [node.operand], []), node)
 
 
 _NO_ARGUMENTS = ast.arguments([], [], None, [], [], None, [])
@@ -292,3 +292,6 @@ def opposite(value: Any) -> Any:
 
 def _is_value(value: Any) -> bool:
     return isinstance(value, tl.core.tensor)
+
+
+_LOGIC = {AND: both, OR: either, NOT: opposite}

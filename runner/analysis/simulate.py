@@ -197,8 +197,11 @@ def _mismatch_words(answer: Message) -> str:
 
 
 def _program(report: Report, number: int) -> list[int] | None:
-    """The program of the last launch that has this number in its grid, last axis fastest."""
-    if number < 0 or not report.launches:
+    """The program of the last launch that has this number in its grid, last axis fastest.
+
+    Programs are counted as they were run, so a sample leaves that unknown.
+    """
+    if number < 0 or not report.launches or sampled(report):
         return None
     _, rows, columns = report.launches[-1].grid
     return [number // (rows * columns), number // columns % rows, number % columns]
