@@ -39,14 +39,9 @@ from runner.analysis.captured import (
 from runner.analysis.targets import TARGETS, Target
 from runner.analysis.troubles import MESSAGE_CHARACTERS, trouble_of
 from runner.evaluate.channel import Channel
+from runner.evaluate.tensors import DTYPES
 from runner.wire import canonical, to_json
 
-DTYPES = {
-    "fp32": torch.float32,
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-    "int64": torch.int64,
-}
 ZEROED_BYTES = 1 << 20  # larger tensors come from fresh pages, which are zero until written
 DISASSEMBLE_S = 60.0
 MAX_KERNELS = 32
