@@ -34,7 +34,8 @@ _ASYNCHRONOUS = re.compile(
     r"ttng\.(?:init_barrier|async_tma|warp_group_dot|tc_gen5|fence_async)|ttg\.(?:warp_specialize"
     r"|async_copy)"
 )
-_RING = re.compile(r"memdesc<(\d+)x(?:1xi64|\d+x\d+x[a-z])")
+_BARRIERS = re.compile(r"memdesc<(\d+)x1xi64")
+_TILES = re.compile(r"memdesc<(\d+)x\d+x\d+x[a-z]")
 LONGEST_RING = 8  # a longer first dimension is a tile's, and trips grow with it
 ASSUMED = (
     "the warps of one partition are taken as one thread: their order among themselves is the"
@@ -236,10 +237,14 @@ def _incomplete(
 
 
 def _stages(module: Module) -> int:
-    """The length of the longest ring of barriers or tiles."""
-    types = (op.types for f in module.functions.values() for op in f.body.ops())
-    lengths = {int(n) for text in types for n in _RING.findall(text)}
-    return max((n for n in lengths if n <= LONGEST_RING), default=1)
+    """The length of the longest ring of barriers, or of tiles where barriers form none."""
+    types = [op.types for f in module.functions.values() for op in f.body.ops()]
+    for ring in (_BARRIERS, _TILES):
+        lengths = {int(n) for text in types for n in ring.findall(text)}
+        longest = max((n for n in lengths if n <= LONGEST_RING), default=1)
+        if longest > 1:
+            return longest
+    return 1
 
 
 def _doubt(first: Event, second: Event) -> str:

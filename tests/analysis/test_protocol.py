@@ -59,7 +59,8 @@ def programs(path: Path) -> list[Program]:
             found.append(unroll(module, world, Budget(10**6)))
         except Undecided as question:
             if question.purpose == "branch":
-                open_worlds.extend(world.assuming(question.value, (0, 1)))
+                ways = (0,) if question.trip >= 6 else (0, 1)
+                open_worlds.extend(world.assuming(question.value, ways))
             else:
                 nested = question.nests or world.rounds > 1
                 open_worlds.extend(world.fixing(question.value, (3 if nested else 6,)))
