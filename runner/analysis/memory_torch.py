@@ -16,6 +16,7 @@ from runner.analysis.memory import Memory
 MAKE_UNWRITTEN = (
     "aten::empty",
     "aten::empty_like",
+    "aten::empty_permuted",
     "aten::empty_strided",
     "aten::new_empty",
     "aten::new_empty_strided",

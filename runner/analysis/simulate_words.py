@@ -74,7 +74,7 @@ def _words(seen: Sighting) -> str:
         SightingKind.uninitialised_read: f"reads {place}, which nobody has written",
         SightingKind.write_race: f"writes {place}{value}, which {other} writes too",
         SightingKind.lane_race: f"two lanes of one store write different values to {place}",
-        SightingKind.read_write_race: f"touches {place}{value} in conflict with {other}",
+        SightingKind.read_write_race: f"accesses {place}{value} unordered with {other}, one writes,",
         SightingKind.input_write: f"writes {place}{value}: it is an input and must not change",
         SightingKind.misaligned: f"accesses {place} at an address that its size does not divide",
     }[seen.kind]
