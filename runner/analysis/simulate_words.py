@@ -74,11 +74,11 @@ def _words(seen: Sighting) -> str:
         SightingKind.uninitialised_read: f"reads {place}, which nobody has written",
         SightingKind.write_race: f"writes {place}{value}, which {other} writes too",
         SightingKind.lane_race: f"two lanes of one store write different values to {place}",
-        SightingKind.read_write_race: f"accesses {place}{value} unordered with {other}, one writes,",
+        SightingKind.read_write_race: f"{place}{value} is accessed unordered with {other}",
         SightingKind.input_write: f"writes {place}{value}: it is an input and must not change",
         SightingKind.misaligned: f"accesses {place} at an address that its size does not divide",
     }[seen.kind]
-    return f"{what} {where}" + (f" ({count})" if count else "")
+    return f"{what}, {where}" + (f" ({count})" if count else "")
 
 
 def trouble_finding(trouble: Trouble, file: str) -> Finding:
