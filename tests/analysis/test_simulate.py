@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from runner.analysis.findings import Analysis, AnalysisVerdict, FindingKind
 from runner.analysis.interpreter_launch import _sample, _thin
 from runner.analysis.simulate import SimulationSpec, simulate
 from runner.analysis.simulate_request import small_case
+from runner.processes import Cancelled
 from runner.spec import SpecError
 from tests.analysis.simulate.corpus import Entry, entries
 
@@ -176,6 +179,15 @@ def test_a_hanging_candidate_is_stopped_at_its_deadline() -> None:
     found = simulated(variant(before="while True: pass"), deadline_s=2.0)
     assert found.verdict is AnalysisVerdict.incomplete
     assert found.findings[0].kind is FindingKind.deadline_passed
+
+
+def test_a_cancelled_simulation_ends_at_once() -> None:
+    cancel = threading.Event()
+    threading.Timer(1.0, cancel.set).start()
+    started = time.monotonic()
+    with pytest.raises(Cancelled):
+        simulate(SimulationSpec("vector_add", variant(before="while True: pass")), cancel=cancel)
+    assert time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize("end", ["import os; os._exit(0)", "import os; os.kill(os.getpid(), 9)"])
