@@ -21,12 +21,11 @@ from typing import Any
 from runner.analysis.findings import AnalysisVerdict, Finding, FindingKind, Severity
 from runner.analysis.simulate_report import Report
 from runner.analysis.simulate_request import Request
-from runner.analysis.simulate_station import Station
 from runner.evaluate.buffers import Layout, set_bytes
 from runner.evaluate.channel import BadMessage, Message
 from runner.evaluate.devices import cpu_count
 from runner.evaluate.host_memory import HostMemory
-from runner.evaluate.keeper import Child, ChildEnded, DeadlinePassed, Watch, exit_words
+from runner.evaluate.keeper import Child, ChildEnded, DeadlinePassed, Watch, Zygote, exit_words
 from runner.wire import WireError, from_json, to_json
 
 JUDGE_S = 120.0  # for one answer of ours
@@ -62,7 +61,7 @@ class Bench:
     def __init__(
         self,
         request: Request,
-        zygote: Station,
+        zygote: Zygote,
         folder: Path,
         artifact: str,
         layout: Layout,

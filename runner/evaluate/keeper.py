@@ -35,6 +35,7 @@ RESIDENT_OUTPUT_BYTES = 64 * 1024
 GROWTH_BYTES = 256 << 20
 EXIT_S = 5.0  # a killed tree is gone within milliseconds; beyond this the zygote itself is killed
 LOG = "zygote.log"
+TRUSTED = ("referee", "baseline")  # roles that run our code alone
 FOLDER_PREFIX = "warpdeck-work-"
 
 
@@ -45,6 +46,10 @@ class ZygoteDied(RuntimeError):
         super().__init__(f"the {role}'s zygote: {words}")
         self.role = role
         self.words = words
+
+
+class Stillborn(ZygoteDied):
+    """It never started: that is nobody's candidate's fault."""
 
 
 class DeadlinePassed(Exception):
@@ -110,6 +115,11 @@ class Kind:
     device: str = ""
     interpreted: bool = False
 
+    @property
+    def confined(self) -> bool:
+        """Whether its children run code of a candidate."""
+        return self.role not in TRUSTED
+
 
 class Zygote:
     """One zygote process and the work folder its children may write to."""
@@ -124,7 +134,7 @@ class Zygote:
         self.control, theirs = Channel.pair()
         argv = [sys.executable, "-P", "-m", "runner.evaluate.zygote", "--role", kind.role]
         argv += ["--control", str(theirs.fileno())]
-        if kind.role == "candidate":
+        if kind.confined:
             if sandbox.isolation().usable:
                 argv += ["--scratch", str(sandbox.SCRATCH)]
             argv = sandbox.command(argv, self.folder.path, cuda=bool(kind.device))
@@ -152,10 +162,10 @@ class Zygote:
             raise self._stillborn()
         self.ready, self.ready_bytes = True, _resident_bytes(self.process.pid)
 
-    def _stillborn(self) -> ZygoteDied:
+    def _stillborn(self) -> Stillborn:
         words = self.last_words()
         self.stop()
-        return ZygoteDied(self.kind.role, f"it did not start ({words})")
+        return Stillborn(self.kind.role, f"it did not start ({words})")
 
     def last_words(self) -> str:
         """How it ended, and the end of what it said; it is given a moment to end."""
@@ -170,10 +180,10 @@ class Zygote:
 
     def fork(self, folder: Path, limits: Message | None, output_bytes: int) -> Child:
         """A fresh child; the caller holds `lock` until it has called `Child.end`."""
-        channel, theirs = Channel.pair(takes_descriptors=self.kind.role != "candidate")
+        channel, theirs = Channel.pair(takes_descriptors=not self.kind.confined)
         reading, writing = os.pipe()
         environment = {"TMPDIR": str(folder), "HOME": str(folder)}
-        if self.kind.role == "candidate":
+        if self.kind.confined:
             environment["TRITON_CACHE_DIR"] = str(folder / "triton")
         request: Message = {"folder": str(folder), "environment": environment, "limits": limits}
         try:
@@ -476,7 +486,7 @@ def borrowed(
         zygote.await_ready()
         yield zygote
     finally:
-        if zygote.kind.role == "candidate" and zygote.folder.path.is_dir():
+        if zygote.kind.confined and zygote.folder.path.is_dir():
             sandbox.empty(zygote.folder.path, keep=frozenset({LOG}))
         if zygote.grown:
             zygote.stop()

@@ -10,7 +10,7 @@ import functools
 import importlib.util
 import os
 import platform
-import secrets
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import torch
 
 from kernels.catalog import Case, Problem, Tolerance, load_all, load_problem
 from runner.evaluate import malloc
-from runner.evaluate.buffers import Layout, Region
+from runner.evaluate.buffers import Layout, Memory, Region
 from runner.evaluate.channel import Channel, Message
 from runner.evaluate.clocks import Clock, clock_for
 from runner.evaluate.draws import INDEPENDENT, draw, draw_name
@@ -115,9 +115,11 @@ class OpenCase:
     def __init__(self, problem: Problem, module: Any, clock: Clock, message: Message) -> None:
         self.case = next(case for case in problem.cases if case.name == message["case"])
         self.problem, self.module, self.clock = problem, module, clock
+        self.random = random.SystemRandom()
         self.layout = from_json(Layout, message["layout"])
-        self.shared, for_candidate = create_memory(clock.kind, self.layout)
-        self.mine, for_baseline = create_memory(clock.kind, self.layout)
+        made = [create_memory(clock.kind, self.layout) for _ in range(2)]
+        self.random.shuffle(made)  # which was made first must favour neither side
+        (self.shared, for_candidate), (self.mine, for_baseline) = made
         self.descriptors = for_candidate + for_baseline
         self.generator = torch.Generator(clock.device)
         self.generator.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
@@ -146,9 +148,15 @@ class OpenCase:
         return draw_name(self.case, argument)
 
     def _poison(self, number: int) -> None:
-        for region in self.outputs(number):
-            self.shared.poison(region)
-            self.mine.poison(region)
+        for memory in self._both():
+            for region in self.outputs(number):
+                memory.poison(region)
+
+    def _both(self) -> list[Memory]:
+        """The candidate's memory and the baseline's: neither may always be written last."""
+        both = [self.shared, self.mine]
+        self.random.shuffle(both)
+        return both
 
     def answer(self, message: Message) -> Message:
         """One command; when it is answered, the device is idle."""
@@ -185,12 +193,12 @@ class OpenCase:
         self.oracles.pop(number, None)
         for region, value in zip(self.inputs(number), self.pristine[number], strict=True):
             if self._draw_name(region) in INDEPENDENT and value.numel() > 1:
-                distance = secrets.randbelow(value.numel() - 1) + 1
+                distance = self.random.randrange(1, value.numel())
                 fresh = value.flatten().roll(distance).view_as(value)
             else:
                 fresh = self._draw(region)
-            value.copy_(fresh)
-            shared_tensor(self.shared, region).copy_(fresh)
+            for memory in self._both():
+                shared_tensor(memory, region).copy_(fresh)
         self._poison(number)
 
     def judge(self, number: int, *, keep: bool) -> Message:

@@ -24,7 +24,13 @@ from typing import NoReturn
 from runner import sandbox
 from runner.evaluate.channel import Channel, Message
 
-ROLES = ("referee", "baseline", "candidate")
+ROLES = {
+    "referee": "runner.evaluate.referee",
+    "baseline": "runner.evaluate.baseline",
+    "candidate": "runner.evaluate.candidate",
+    "analyst": "runner.analysis.capture",
+    "simulator": "runner.analysis.simulate_station",
+}
 
 
 def main() -> None:
@@ -37,7 +43,7 @@ def main() -> None:
     sandbox.adopt_orphans()
     sandbox.seal(True)
     processors = os.sched_getaffinity(0)
-    role = importlib.import_module(f"runner.evaluate.{arguments.role}")
+    role = importlib.import_module(ROLES[arguments.role])
     role.warm()
     os.sched_setaffinity(0, processors)  # OpenMP has bound this thread to its first place
     gc.collect()

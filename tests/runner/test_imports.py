@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-EVALUATION_SIDE = ("kernels", "runner/languages", "runner/evaluate")
+EVALUATION_SIDE = ("kernels", "runner/languages", "runner/analysis", "runner/evaluate")
 ALLOWED = {"numpy", "torch", "triton", "runner", "kernels"} | set(sys.stdlib_module_names)
 
 IMPORT_ALL = """
