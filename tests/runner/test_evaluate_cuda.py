@@ -33,7 +33,9 @@ def test_torch_on_a_gpu_passes_and_is_timed() -> None:
     assert (evaluation.verdict, evaluation.reason) == (Verdict.passed, "")
     assert evaluation.speedup is not None
     assert evaluation.device.kind == "cuda"
-    assert {"driver", "temperature", "temperature after", "SM clock after"} <= set(evaluation.device.details)
+    assert {"driver", "temperature", "temperature after", "SM clock after"} <= set(
+        evaluation.device.details
+    )
 
 
 def test_every_triton_zoo_kernel_of_softmax_passes() -> None:
