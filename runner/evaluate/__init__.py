@@ -35,7 +35,7 @@ __all__ = ["Cancelled", "evaluate"]
 
 TRACEBACK_CHARACTERS = 4000
 TIMERS = {
-    "host": "host clock around one call, cold L2, rotating inputs; both sides write to given"
+    "host": "host clock around one call, cold caches, rotating inputs; both sides write to given"
     " outputs (C++) or both allocate (Python)",
     "cuda": "CUDA events around one call, L2 flushed before it, device synchronised",
 }

@@ -7,7 +7,6 @@ becomes a CaseResult here. It starts no process and never sees a tensor.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import random
 import signal
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kernels.catalog import Case, Problem
-from runner.evaluate import buffers, physics, processor, statistics
+from runner.evaluate import buffers, physics
 from runner.evaluate.buffers import Layout
 from runner.evaluate.channel import BadMessage, Message
 from runner.evaluate.devices import cache_capacities, cpu_count, cpu_information
@@ -30,29 +29,14 @@ from runner.evaluate.keeper import (
     exit_words,
 )
 from runner.evaluate.neighbours import Neighbours, Sighting
-from runner.processes import POLL_S
+from runner.evaluate.timer import Timer
 from runner.results import CaseResult, Ceiling, Timing, Verdict
 from runner.wire import to_json
 
 CHECKED_SETS = 2
-WARM_UP_CALLS = 3  # on each set: until an allocator has settled, calls pay for page faults
-MINIMUM_PAIRS = 10
-VERIFIED_PAIRS = 8  # a median needs half of the calls: leaving them out escapes one time in 256
-RENEWED_PAIRS = 0.6  # with values that no earlier call could see
 POOL_BYTES = 64 << 20  # a pool of sets larger than the private caches of most machines
 POOL_SETS = (3, 5)
 PATIENCE_S = 300.0  # for one answer of ours; beyond it the harness is at fault, not the kernel
-CLOCK_ATTEMPTS = 2
-DISPUTED_QUANTILES = (0.1, 0.25, 0.5)
-CLOCK_SLACK_US = {"host": 50.0, "cuda": 100.0}
-CLOCK_SLACK_RATIO = 0.02
-FLUSH_RATIO = 1.25
-ALONE_ATTEMPTS = 3
-ALONE_PAUSE_S = 5.0
-WAIT_US = (200.0, 5000.0)  # before a call on a GPU: at least, at most
-LAUNCH_MARGIN = 1.5
-IDLE_SLACK_US = 100.0
-IDLE_SLACK_RATIO = 0.05
 TORCH_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "int64": "int64"}
 
 
@@ -109,21 +93,6 @@ class Evidence:
     refused_baselines: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass
-class PairTimes:
-    """Times of one case in microseconds, pair by pair, by the own and by the parent's clock."""
-
-    baseline_us: list[float] = field(default_factory=list)
-    candidate_us: list[float] = field(default_factory=list)
-    baseline_outside_us: list[float] = field(default_factory=list)
-    candidate_outside_us: list[float] = field(default_factory=list)
-    idle_us: list[float] = field(default_factory=list)  # worked while it was asked nothing
-    baseline_launch_us: list[float] = field(default_factory=list)
-    candidate_launch_us: list[float] = field(default_factory=list)
-    flush_us: list[float] = field(default_factory=list)  # before the baseline's calls
-    rest: processor.Times | None = None  # the candidate's tree when its last call returned
-
-
 class Session:
     """`kind` is the device's; `watch` bounds the candidate's time, not the referee's.
 
@@ -146,7 +115,7 @@ class Session:
         self.ceilings, self.roofs = ceilings, physics.Roofs((), {})
         self.evidence = Evidence()
         self.baselines: list[str] = []
-        self.wait_us = WAIT_US[0]
+        self.wait_us = 0.0  # on a GPU before a call, set by the timer
         self.flush_ns: int | None = None  # a GPU's flush before the candidate was loaded
         self.versions: dict[str, str] = {}
         self.random = random.SystemRandom()
@@ -166,7 +135,7 @@ class Session:
         with self._blamed("while starting"):
             starting = self.children.candidate.post(theirs, self.watch)
         opening = self.children.baseline.post(ours, self._patience())
-        hello = self._referee(ours)
+        hello = self.referee(ours)
         self.versions = hello["versions"]
         self._answer(self.children.baseline, opening)
         with self._blamed("while starting"):
@@ -188,7 +157,8 @@ class Session:
             if case.scored and self.evidence.interpreted:
                 raise CaseFailed(Verdict.unmeasured, self._interpreted_reason(), errors=errors)
             if pairs is not None:
-                timing = self._time(case, layout, pairs)
+                self.progress(f"timing {case.name}")
+                timing = Timer(self, case, layout).time(pairs)
                 self._require_possible(case, timing, errors)
         except CaseFailed as failed:
             result = self._result(case, failed.verdict, failed.reason, failed.errors)
@@ -236,7 +206,7 @@ class Session:
             "symbol": self.problem.cpp_symbol(case.dtype),
             "sizes": [case.dims[name] for name in self.problem.dimension_names],
         }
-        self._referee(message)
+        self.referee(message)
         descriptors = self.children.referee.channel.take_descriptors()
         half = len(descriptors) // 2
         try:
@@ -262,13 +232,13 @@ class Session:
         }
 
     def _run_and_judge(self, case: Case, number: int) -> Message:
-        self._referee({"do": "poison", "set": number})
-        ran = self._run(case, number, "while checking", dirty=True).message
+        self.referee({"do": "poison", "set": number})
+        ran = self.run(case, number, "while checking", dirty=True).message
         if ran.get("launches") and case.name not in self.evidence.interpreted:
             self.evidence.interpreted.append(case.name)
-        return self._judge(case, number, keep=number == 0)
+        return self.judge(case, number, keep=number == 0)
 
-    def _run(self, case: Case, number: int, occasion: str, *, dirty: bool = False) -> Reply:
+    def run(self, case: Case, number: int, occasion: str, *, dirty: bool = False) -> Reply:
         """One call of the candidate; its answer is in shared memory when the reply arrives."""
         message = self._run_message("", number, dirty)
         reply = self._candidate(message, self._named(case, occasion))
@@ -278,13 +248,13 @@ class Session:
     def _run_message(self, name: str, number: int, dirty: bool) -> Message:
         return {"do": "run", "name": name, "set": number, "dirty": dirty, "wait_us": self.wait_us}
 
-    def _judge(self, case: Case, number: int, *, keep: bool) -> Message:
-        reply = self._referee({"do": "judge", "set": number, "keep": keep})
+    def judge(self, case: Case, number: int, *, keep: bool) -> Message:
+        reply = self.referee({"do": "judge", "set": number, "keep": keep})
         self.evidence.judged += 1
-        self._require_passed(case, reply)
+        self.require_passed(case, reply)
         return reply
 
-    def _require_passed(self, case: Case, reply: Message) -> None:
+    def require_passed(self, case: Case, reply: Message) -> None:
         if reply["verdict"] != Verdict.passed:
             reason = self._named(case, reply["reason"])
             errors = reply if "norm_error" in reply else None
@@ -334,210 +304,20 @@ class Session:
             reason = f"{self.problem.slug} {found.words}"
             raise CaseFailed(Verdict.impossible, reason, errors=errors)
 
-    def _time(self, case: Case, layout: Layout, pairs: int) -> Timing:
-        """Once more when the clocks disagree: a busy machine does that too, but not twice."""
-        self.progress(f"timing {case.name}")
-        self.wait_us = WAIT_US[0]
-        baseline = self._fastest_baseline(layout)
-        pairs = self._affordable(case, layout, max(pairs, MINIMUM_PAIRS))
-        for _ in range(CLOCK_ATTEMPTS):
-            times = self._time_alone(case, layout, baseline, pairs)
-            disputed = (
-                self._clock_dispute(times) or self._idle_dispute(times) or self._slowed(times)
-            )
-            if disputed is None:
-                return statistics.timing(
-                    baseline,
-                    times.baseline_us,
-                    times.candidate_us,
-                    baseline_launch_us=times.baseline_launch_us or None,
-                    candidate_launch_us=times.candidate_launch_us or None,
-                    process_effect=statistics.effect_of_processes(
-                        self.kind, _quantile(times.candidate_us, 0.5)
-                    ),
-                )
-        raise CaseFailed(Verdict.timing_disputed, self._named(case, str(disputed)))
-
-    def _time_alone(self, case: Case, layout: Layout, baseline: str, pairs: int) -> PairTimes:
-        """What was measured while others used the GPU is discarded, and all of it repeated.
-
-        On the host somebody is always at work; there it is evidence only.
-        """
-        for attempt in range(ALONE_ATTEMPTS):
-            self.neighbours.begin(self._own())
-            times = self._time_pairs(case, layout, baseline, pairs)
-            seen = self.neighbours.end(self._own())
-            if self.kind == "host" or seen.alone is not False:
-                self.evidence.sightings.append(seen)
-                return times
-            self.evidence.repeated += 1
-            self.progress(f"measuring {case.name} again: {seen.words}")
-            self._pause(ALONE_PAUSE_S * attempt)
-        self.evidence.sightings.append(seen)
-        raise CaseFailed(Verdict.unmeasured, self._named(case, f"{seen.words}, each time"))
-
-    def _own(self) -> list[int]:
+    def own(self) -> list[int]:
         """The roots of the trees that work for this evaluation."""
         children = (self.children.referee, self.children.baseline, self.children.candidate)
         return [child.zygote.process.pid for child in children]
 
-    def _pause(self, seconds: float) -> None:
-        """Wait at the expense of nobody's deadline. Raises Cancelled."""
-        self.watch.deadline += seconds
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            self.watch.check()
-            time.sleep(min(POLL_S, seconds))
-
-    def _time_pairs(self, case: Case, layout: Layout, baseline: str, pairs: int) -> PairTimes:
-        """Rounds over the pool of sets; each round has fresh values and poisoned outputs.
-
-        What lies ready for a whole round can be worked off in one call of it, where a median does
-        not see it. More than half of the pairs, nobody knows which, therefore get their values only
-        just before they run. Not all: the baseline's process has just had them in its hands then,
-        which makes it some 10% faster.
-        """
-        times, sets = PairTimes(), list(range(layout.sets))
-        verified = set(self.random.sample(range(pairs), min(VERIFIED_PAIRS, pairs)))
-        surprising = set(self.random.sample(range(pairs), math.ceil(RENEWED_PAIRS * pairs)))
-        for pair in range(pairs):
-            number = pair % layout.sets
-            if number == 0:
-                self._renew(sets)
-            if pair in surprising:
-                self._renew([number])
-            self._pair(case, baseline, number, times)
-            if pair in verified:
-                self._judge(case, number, keep=False)
-                self.evidence.timed_verified += 1
-        for number in sets:
-            self._require_passed(case, self._referee({"do": "inputs", "set": number}))
-        return times
-
-    def _renew(self, sets: list[int]) -> None:
-        """New input values in these sets. A remembered answer is then a wrong one."""
-        self._referee({"do": "renew", "sets": sets})
-
-    def _pair(self, case: Case, baseline: str, number: int, times: PairTimes) -> None:
-        """One call of each, in random order: a fixed order is biased.
-
-        Both sides alike down to what the parent does before them: a walk through the candidate's
-        processes between preparing and calling cost the candidate alone 2%.
-        """
-        sides = ["baseline", "candidate"]
-        self.random.shuffle(sides)
-        for side in sides:
-            tree = self._candidate_tree()
-            self._referee({"do": "prepare", "side": side, "set": number})
-            spent = processor.times(tree)
-            if side == "baseline":
-                self._time_baseline(baseline, number, times)
-            else:
-                self._time_candidate(case, number, times, spent)
-                times.rest = processor.times(tree) if tree else None
-
-    def _candidate_tree(self) -> list[int]:
-        """Every process of the candidate, or none where the kernel does not list them."""
-        return processor.tree(self._own()[-1]) if processor.available() else []
-
-    def _time_baseline(self, name: str, number: int, times: PairTimes) -> None:
-        reply = self._baseline(name, number)
-        times.baseline_us.append(_nanoseconds(reply.message, "ns") / 1000)
-        times.baseline_outside_us.append(reply.elapsed_ns / 1000)
-        if self.kind == "cuda":
-            times.baseline_launch_us.append(_nanoseconds(reply.message, "launch_ns") / 1000)
-            times.flush_us.append(_nanoseconds(reply.message, "flush_ns") / 1000)
-
-    def _time_candidate(
-        self, case: Case, number: int, times: PairTimes, spent: processor.Times
-    ) -> None:
-        """`spent` is the processor time of its tree by now: what it worked since its last call."""
-        if times.rest is not None:
-            times.idle_us.append(processor.spent_us(times.rest, spent))
-        reply = self._run(case, number, "while timing")
-        times.candidate_us.append(_nanoseconds(reply.message, "ns") / 1000)
-        times.candidate_outside_us.append(reply.elapsed_ns / 1000)
-        if self.kind == "cuda":
-            times.candidate_launch_us.append(_nanoseconds(reply.message, "launch_ns") / 1000)
-
-    def _baseline(self, name: str, number: int, *, dirty: bool = False) -> Reply:
+    def run_baseline(self, name: str, number: int, *, dirty: bool = False) -> Reply:
         message = self._run_message(name, number, dirty)
         question = self.children.baseline.post(message, self._patience())
         return self._answer(self.children.baseline, question, refusable=True)
 
-    def _fastest_baseline(self, layout: Layout) -> str:
-        """Warm every baseline up and take the fastest: the strongest opponent, by name."""
-        best: dict[str, float] = {}
-        for name in self.baselines:
-            for call in range(WARM_UP_CALLS * layout.sets):
-                reply = self._baseline(name, call % layout.sets, dirty=True).message
-                self._wait_for_launch(reply)
-                if reply.get("failed"):
-                    self.evidence.refused_baselines[name] = str(reply["text"])
-                    break
-                best[name] = min(best.get(name, math.inf), reply["ns"])
-        if not best:
-            raise RuntimeError(f"no baseline runs: {self.evidence.refused_baselines}")
-        return min(best, key=best.__getitem__)
-
-    def _wait_for_launch(self, reply: Message) -> None:
-        """Keep a GPU busy, on both sides alike, for longer than any launch so far has taken."""
-        launch_ns = reply.get("launch_ns")
-        if isinstance(launch_ns, int):
-            self.wait_us = min(WAIT_US[1], max(self.wait_us, launch_ns / 1000 * LAUNCH_MARGIN))
-
-    def _affordable(self, case: Case, layout: Layout, pairs: int) -> int:
-        """Warm the candidate up; fewer pairs where the deadline allows no more, at least ten."""
-        slowest, enough = 1e-6, self.watch.left() * 0.9
-        for call in range(WARM_UP_CALLS * layout.sets):
-            if self.watch.left() < enough:
-                break
-            reply = self._run(case, call % layout.sets, "while warming up", dirty=True)
-            self._wait_for_launch(reply.message)
-            slowest = max(slowest, reply.elapsed_ns / 1e9)
-        return max(MINIMUM_PAIRS, min(pairs, int(self.watch.left() / 2 / slowest)))
-
-    def _clock_dispute(self, times: PairTimes) -> str | None:
-        """The parent's clock around a round trip bounds what the candidate's own clock may hide.
-
-        Both sides run the same code around the call, so what the candidate's round trip takes
-        beyond the baseline's is time that its own clock did not own up to. The median says it where
-        the machine is quiet; a busy one adds time to many calls, seldom to the fastest, so low
-        quantiles say it there. The median is asked too, since a lie may spare a few calls.
-        """
-        ours = _differences(times.baseline_outside_us, times.baseline_us)
-        theirs = _differences(times.candidate_outside_us, times.candidate_us)
-        hidden = max(_surplus(theirs, ours, fraction) for fraction in DISPUTED_QUANTILES)
-        outside = _quantile(times.candidate_outside_us, 0.5)
-        if hidden > CLOCK_SLACK_US[self.kind] + CLOCK_SLACK_RATIO * outside:
-            return f"its own clock hides {hidden:.0f} µs of {outside:.0f} µs seen from outside"
-        self.evidence.clock_excess_us.append(_quantile(theirs, 0.5) - _quantile(ours, 0.5))
-        return None
-
-    def _slowed(self, times: PairTimes) -> str | None:
-        """The flush before each of the baseline's calls on a GPU is the same work each time.
-
-        Where it takes longer than before the candidate was loaded, somebody else is at work.
-        """
-        if not times.flush_us or not self.flush_ns:
-            return None
-        ratio = _quantile(times.flush_us, 0.5) * 1000 / self.flush_ns
-        if ratio > FLUSH_RATIO:
-            return (
-                f"while the baseline ran the GPU was busy: a flush took {ratio:.2f} times as long"
-            )
-        self.evidence.flush_ratios.append(ratio)
-        return None
-
-    def _idle_dispute(self, times: PairTimes) -> str | None:
-        """Who works after its call has returned hides that work, or slows the baseline down."""
-        if not times.idle_us:
-            return None
-        idle, candidate = _quantile(times.idle_us, 0.5), _quantile(times.candidate_us, 0.5)
-        if idle > IDLE_SLACK_US + IDLE_SLACK_RATIO * candidate:
-            return f"its threads or processes worked {idle:.0f} µs after a call had returned"
-        self.evidence.idle_us.append(idle)
-        return None
+    def failed(
+        self, verdict: Verdict, case: Case, reason: str, *, fatal: bool = False
+    ) -> CaseFailed:
+        return CaseFailed(verdict, self._named(case, reason), fatal=fatal)
 
     def _named(self, case: Case, reason: str) -> str:
         return f"{self.problem.slug} {case.name}: {reason}"
@@ -545,7 +325,7 @@ class Session:
     def _patience(self) -> Watch:
         return Watch(time.monotonic() + PATIENCE_S, self.watch.cancel)
 
-    def _referee(self, message: Message) -> Message:
+    def referee(self, message: Message) -> Message:
         return self._ours(self.children.referee, message).message
 
     def _ours(self, child: Child, message: Message, descriptors: Sequence[int] = ()) -> Reply:
@@ -614,25 +394,3 @@ def _reported(kind: str, message: Message, occasion: str) -> CaseFailed:
     if kind == "memory":
         return CaseFailed(Verdict.out_of_memory, f"{occasion}: {text}", fatal=True)
     return CaseFailed(Verdict.crashed, f"{occasion}: {text}", fatal=True)
-
-
-def _nanoseconds(message: Message, name: str) -> int:
-    value = message.get(name)
-    if type(value) is not int or value <= 0:
-        raise CaseFailed(Verdict.tampered, f"it reported a time of {value!r}", fatal=True)
-    return value
-
-
-def _surplus(theirs: list[float], ours: list[float], fraction: float) -> float:
-    """By how much a quantile is larger at least: each taken at the kind end of its 95% interval."""
-    half_width = 1.96 * math.sqrt(fraction * (1 - fraction) / len(ours))
-    return _quantile(theirs, fraction - half_width) - _quantile(ours, fraction + half_width)
-
-
-def _differences(first: list[float], second: list[float]) -> list[float]:
-    return [a - b for a, b in zip(first, second, strict=True)]
-
-
-def _quantile(values: list[float], fraction: float) -> float:
-    ordered = sorted(values)
-    return ordered[max(0, min(len(ordered) - 1, int(fraction * len(ordered))))]

@@ -13,7 +13,6 @@ import ctypes
 import sys
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -26,7 +25,6 @@ from runner.evaluate.tensors import DTYPES, adopt_memory, deliver, poisoned, sha
 from runner.wire import from_json
 
 TRACEBACK_CHARACTERS = 4000
-MODULE_FILE = "candidate.py"
 _libc = ctypes.CDLL(None)
 Call = Callable[[], Any]
 
@@ -77,8 +75,9 @@ def _failure(error: Exception) -> Message:
     text = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS:]
     sys.stderr.write(text)
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename) == Path.cwd() / MODULE_FILE]
-    where = f" ({MODULE_FILE}:{own[-1].lineno} in {own[-1].name})" if own else ""
+    path = getattr(sys.modules.get("candidate"), "__file__", None)
+    own = [frame for frame in frames if frame.filename == path]
+    where = f" (candidate.py:{own[-1].lineno} in {own[-1].name})" if own else ""
     return {"failed": "exception", "text": f"{type(error).__name__}: {error}{where}"[:2000]}
 
 
@@ -144,10 +143,11 @@ class OpenCase:
         """One timed call, and its answer brought to shared memory before the parent hears of it.
 
         So there is no later step in which work could be done that neither clock sees. `dirty`
-        first leaves poison in the memory that an allocation gets.
+        first leaves poison in the memory that an allocation gets. The last answer lives until the
+        next is there: two blocks then take turns on both sides, whatever holes an allocator has;
+        one side with one block and the other with two differed by 3%.
         """
         name, number = message["name"], message["set"]
-        self.returned = None  # a result lives until the next call
         if message["dirty"]:
             dirt = [poisoned(r.shape, r.dtype, self.clock.device) for r in self.outputs(number)]
             del dirt

@@ -61,6 +61,7 @@ def _serve(control: Channel, request: Message, role: ModuleType, scratch: Path |
     descriptors = control.take_descriptors()
     if scratch is not None:
         request["environment"] = sandbox.homes(scratch)
+        request["folder"] = str(scratch)  # relative paths are honest, and its work folder read-only
     pid = os.fork()
     if pid == 0:
         _become(control, request, descriptors, role)

@@ -17,6 +17,7 @@ from runner.spec import Limits
 LANGUAGE = "triton"
 SUFFIX = ".py"
 LEXER = "python"
+LONGEST = 256 * 1024  # characters; parsing happens in our own process and takes 600 times as much
 
 
 def set_constants(source: str, constants: dict[str, int]) -> str:
@@ -34,6 +35,9 @@ def compile(
     versions = {"triton": _version("triton")}
     path = folder / f"candidate{SUFFIX}"
     path.write_text(source, encoding="utf-8")
+    if len(source) > LONGEST:
+        reason = f"{len(source)} characters; the longest source that is read has {LONGEST}"
+        return CompileResult(False, None, reason, versions, reason)
     try:
         tree = ast.parse(source, filename=path.name)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -181,6 +181,13 @@ def test_a_python_syntax_error_names_its_line(tmp_path: Path) -> None:
     assert result.reason.startswith("candidate.py:2:")
 
 
+def test_a_python_source_too_long_to_parse_safely_is_refused(tmp_path: Path) -> None:
+    source = "def run(x):\n    return x\n" + "# padding\n" * 30_000
+    result = languages.get("triton").compile(source, tmp_path, Limits())
+    assert not result.ok
+    assert "the longest source that is read" in result.reason
+
+
 def test_a_python_module_without_run_does_not_compile(tmp_path: Path) -> None:
     result = languages.get("triton").compile("def walk(x): return x\n", tmp_path, Limits())
     assert not result.ok
