@@ -75,25 +75,31 @@ class HostClock:
     def __init__(self) -> None:
         self.device = torch.device("cpu")
         self._flush: torch.Tensor | None = None
-        self._cold = False
         self._processors = os.sched_getaffinity(0)
 
     def prepare(self, memory: Memory, regions: Sequence[Region]) -> None:
         """Write several times what the caches hold, on every core.
 
-        Some machines have a last cache too large for that. There a set is read twice before, so
-        that it lies equally near to both sides.
+        A set that fits one core's own cache finds the last one as it is: it would wait longer for
+        the flush than for anything else. So does any set where the last cache is too large to
+        flush. There it is read twice before, to lie equally near to both sides.
         """
         if self._flush is None:
-            sizes = cache_sizes()
-            caches = max(sizes.get(2, 1 << 20) * cpu_count(), sizes.get(3, 0))
-            size = max(self.FLUSH_BYTES[0], min(self.FLUSH_BYTES[1], self.FLUSH_TIMES * caches))
-            self._flush = torch.zeros(size // 4)
-            self._cold = size >= 2 * caches
+            self._flush = torch.zeros(self.FLUSH_BYTES[1] // 4)
         self._go_home()
-        if not self._cold:
+        size, cold = self._flush_bytes(sum(region.nbytes for region in regions))
+        if not cold:
             read_twice(memory, regions)
-        self._flush.add_(1.0)
+        self._flush[: size // 4].add_(1.0)
+
+    def _flush_bytes(self, set_bytes: int) -> tuple[int, bool]:
+        """How much to write, and whether the last cache is then cold too."""
+        sizes = cache_sizes()
+        private, last = sizes.get(2, 1 << 20), sizes.get(3, 0)
+        least, most = self.FLUSH_BYTES
+        if set_bytes > private and self.FLUSH_TIMES * last <= most:
+            return max(least, self.FLUSH_TIMES * last), True
+        return max(least, min(most, 2 * private * cpu_count())), False
 
     def measure(self, call: Callable[[], Any], wait_us: float) -> Measured:
         self._go_home()

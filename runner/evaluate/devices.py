@@ -109,6 +109,7 @@ def cpu_information(key: str) -> str | None:
     return None
 
 
+@functools.cache
 def cache_sizes() -> dict[int, int]:
     """Bytes of each data cache level as one core sees it; empty where the kernel does not say."""
     return dict(found for index in CACHES.glob("index*") if (found := _cache(index)) is not None)
