@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import torch
 
+from runner.evaluate import malloc
 from runner.evaluate.buffers import Memory, Region
 from runner.evaluate.devices import cache_sizes, cpu_count
 from runner.evaluate.tensors import read_twice
@@ -116,7 +117,7 @@ class HostClock:
         return None
 
     def release(self) -> None:
-        return None
+        malloc.give_back()
 
 
 class CudaClock:
@@ -128,9 +129,8 @@ class CudaClock:
 
     The wait lets the host enqueue the call while the device is still busy, so that a kernel of
     microseconds is not measured as the time Python takes to launch it; the parent sets it, equal on
-    both sides. Flush and wait end before
-    the first event. If the device is still busy when the second event has passed, there is work on
-    another stream: it is added to the call.
+    both sides. Flush and wait end before the first event. If the device is still busy when the
+    second event has passed, there is work on another stream: it is added to the call.
     """
 
     kind = "cuda"
