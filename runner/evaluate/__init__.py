@@ -305,7 +305,7 @@ def _integrity(finding: Finding, session: Session, ending: Ending) -> tuple[Inte
     unchanged = all(case.verdict is not Verdict.mutated_input for case in finding.cases)
     if evidence.judged:
         judged = f"{evidence.judged} outputs judged; the seed never left the referee"
-        poison = "NaN before each check and each timed round"
+        poison = "NaN before each check and each timed pair"
         checks += [
             IntegrityCheck("fresh_inputs", True, judged),
             IntegrityCheck("outputs_poisoned", True, poison),
