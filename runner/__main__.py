@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernels.catalog import Problem, UnknownProblem, load_all, load_problem, slugs
+from kernels.catalog import Problem, load_all, slugs
 from runner import console, evaluate, languages
 from runner.archive import write_archive
 from runner.drive import drive
@@ -37,6 +37,7 @@ from runner.spec import (
     RunSpec,
     SpecError,
     device_kind,
+    known_problem,
 )
 from runner.state import RunState
 from runner.tuning import Space
@@ -133,7 +134,7 @@ def _problems(options: argparse.Namespace) -> int:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    problem = _known_problem(options.problem)
+    problem = known_problem(options.problem)
     device = _device(options.device)
     spec = EvaluationSpec(
         problem=problem.slug,
@@ -271,13 +272,6 @@ def _lint(options: argparse.Namespace) -> int:
         whole = {"admissible": admissible, "problems": documents}
         _print_json(documents[0] if options.problem else whole)
     return OK
-
-
-def _known_problem(slug: str) -> Problem:
-    try:
-        return load_problem(slug)
-    except UnknownProblem as error:
-        raise SpecError("problem", str(error), error.remedy) from error
 
 
 def _device(wanted: str) -> str:

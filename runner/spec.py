@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kernels.catalog import Problem, UnknownProblem, load_problem
+from kernels.catalog import Case, Problem, UnknownProblem, load_problem
 from runner import agents, workflows
 
 AGENTS = agents.names()
@@ -78,10 +78,7 @@ class RunSpec:
 
     def validate(self) -> Problem:
         """Check against the catalog; returns the problem or raises SpecError."""
-        try:
-            problem = load_problem(self.problem)
-        except UnknownProblem as error:
-            raise SpecError("problem", str(error), error.remedy) from error
+        problem = known_problem(self.problem)
         _one_of("agent", self.agent, AGENTS)
         _one_of("workflow", self.workflow, WORKFLOWS)
         _one_of("case_set", self.case_set, problem.case_sets(device_kind(self.device)))
@@ -94,6 +91,23 @@ class RunSpec:
                 "Leave it empty to use the whole budget.",
             )
         return problem
+
+
+def known_problem(slug: str) -> Problem:
+    """The problem of the catalog; raises SpecError."""
+    try:
+        return load_problem(slug)
+    except UnknownProblem as error:
+        raise SpecError("problem", str(error), error.remedy) from error
+
+
+def known_case(problem: Problem, name: str) -> Case:
+    """The problem's case of that name; raises SpecError."""
+    for case in problem.cases:
+        if case.name == name:
+            return case
+    remedy = f"Use one of: {', '.join(case.name for case in problem.cases)}."
+    raise SpecError("case", f"{problem.slug} has no case {name!r}.", remedy)
 
 
 def device_kind(device: str) -> str:

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from runner.analysis.captured import CompiledKernel
 from runner.analysis.levels import ptx_lines
-from runner.analysis.native import DoesNotCompile, run_tool
+from runner.analysis.native import DoesNotCompile
 from runner.analysis.targets import WARP_SIZE, Target
 from runner.languages import MissingCompiler
+from runner.languages.compilation import run_tool
 from runner.spec import Limits
 
 STEM = "candidate"

@@ -5,15 +5,14 @@ There is no resource analysis of host code; an analysis that gives only levels s
 
 from __future__ import annotations
 
-import math
 import re
 import shutil
 import threading
 from pathlib import Path
 
-from runner import processes, sandbox
 from runner.analysis.levels import Level, Levels, Lines
 from runner.languages import MissingCompiler, cpp
+from runner.languages.compilation import run_tool
 from runner.spec import Limits
 
 SOURCE, ASSEMBLY = "candidate.cpp", "candidate.s"
@@ -52,30 +51,6 @@ def cpp_levels(
     with (folder / ASSEMBLY).open("rb") as file:
         text = file.read(ASSEMBLY_BYTES).decode("utf-8", errors="replace")
     return Levels("host", "host", (Level("asm", text, assembly_lines(text)),))
-
-
-def run_tool(
-    argv: list[str],
-    folder: Path,
-    limits: Limits,
-    cancel: threading.Event | None,
-    output_bytes: int = cpp.OUTPUT_BYTES,
-) -> processes.Finished:
-    """One compiler or disassembler on a candidate's file, in the sandbox. Raises Cancelled."""
-    limited = sandbox.limited(
-        argv,
-        cpu_s=math.ceil(limits.compile_s),
-        memory_bytes=cpp.MEMORY_BYTES,
-        file_bytes=cpp.FILE_BYTES,
-    )
-    return processes.run(
-        sandbox.command(limited, folder, writable=True),
-        deadline_s=limits.compile_s,
-        output_bytes=output_bytes,
-        folder=folder,
-        environment=sandbox.environment(folder, {"LC_ALL": "C"}),
-        cancel=cancel,
-    )
 
 
 def assembly_lines(text: str) -> Lines:

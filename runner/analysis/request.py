@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from kernels.catalog import LANGUAGES, Case, Problem, UnknownProblem, load_problem
+from kernels.catalog import LANGUAGES, Case, Problem
 from runner.analysis.targets import DEFAULT, TARGETS, Target
-from runner.spec import Limits, SpecError
+from runner.spec import Limits, SpecError, known_case, known_problem
 
 DEADLINE_S = 60.0
 
@@ -41,10 +41,7 @@ class Request:
 
     @classmethod
     def of(cls, spec: AnalysisSpec, cancel: threading.Event | None) -> Request:
-        try:
-            problem = load_problem(spec.problem)
-        except UnknownProblem as error:
-            raise SpecError("problem", str(error), error.remedy) from error
+        problem = known_problem(spec.problem)
         if spec.language not in LANGUAGES:
             remedy = f"Use one of: {', '.join(LANGUAGES)}."
             raise SpecError("language", f"{spec.language!r} is not analysed.", remedy)
@@ -60,8 +57,4 @@ def _case(problem: Problem, name: str | None) -> Case:
         scored = [case for case in problem.cases if case.scored]
         on_gpu = [case for case in scored if any(each.startswith("gpu") for each in case.sets)]
         return (on_gpu or scored)[0]
-    for case in problem.cases:
-        if case.name == name:
-            return case
-    remedy = f"Use one of: {', '.join(case.name for case in problem.cases)}."
-    raise SpecError("case", f"{problem.slug} has no case {name!r}.", remedy)
+    return known_case(problem, name)

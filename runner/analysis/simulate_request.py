@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from kernels.catalog import Case, Problem, UnknownProblem, load_problem
+from kernels.catalog import Case, Problem
 from runner.evaluate.buffers import set_bytes
-from runner.spec import Limits, SpecError
+from runner.spec import Limits, SpecError, known_case, known_problem
 
 DEADLINE_S = 60.0
 LIMIT_BYTES = 1 << 30  # the shadow of a tensor takes several times its memory
@@ -40,30 +40,17 @@ class Request:
 
     @classmethod
     def of(cls, spec: SimulationSpec, cancel: threading.Event | None) -> Request:
-        try:
-            problem = load_problem(spec.problem)
-        except UnknownProblem as error:
-            raise SpecError("problem", str(error), error.remedy) from error
+        problem = known_problem(spec.problem)
         if spec.language != "triton":
             remedy = "Give a Python file with Triton kernels."
             raise SpecError("language", f"{spec.language!r} is not simulated.", remedy)
-        case = _case(problem, spec.case)
+        case = small_case(problem) if spec.case is None else known_case(problem, spec.case)
         if set_bytes(problem, case) > LIMIT_BYTES:
             words = f"{case.name} has more than {LIMIT_BYTES >> 20} MiB of tensors."
             raise SpecError(
                 "case", words, f"Use a smaller one, such as {small_case(problem).name}."
             )
         return cls(spec, problem, case, cancel)
-
-
-def _case(problem: Problem, name: str | None) -> Case:
-    if name is None:
-        return small_case(problem)
-    for case in problem.cases:
-        if case.name == name:
-            return case
-    remedy = f"Use one of: {', '.join(case.name for case in problem.cases)}."
-    raise SpecError("case", f"{problem.slug} has no case {name!r}.", remedy)
 
 
 def small_case(problem: Problem) -> Case:

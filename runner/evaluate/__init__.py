@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kernels.catalog import Case, Problem, UnknownProblem, load_problem
+from kernels.catalog import Case, Problem
 from runner import languages, sandbox
 from runner.evaluate import buffers, ceilings, keeper
 from runner.evaluate.devices import cache_folder, cpu_count, device_info, state_after
@@ -29,7 +29,7 @@ from runner.evaluate.session import POOL_SETS, CaseFailed, Children, Evidence, F
 from runner.languages import CompileResult, MissingCompiler
 from runner.processes import Cancelled
 from runner.results import CaseResult, DeviceInfo, Evaluation, IntegrityCheck, Verdict
-from runner.spec import EvaluationSpec, SpecError, device_kind
+from runner.spec import EvaluationSpec, SpecError, device_kind, known_problem
 
 __all__ = ["Cancelled", "evaluate"]
 
@@ -100,10 +100,7 @@ class Request:
     def of(
         cls, spec: EvaluationSpec, cancel: threading.Event | None, progress: Progress
     ) -> Request:
-        try:
-            problem = load_problem(spec.problem)
-        except UnknownProblem as error:
-            raise SpecError("problem", str(error), error.remedy) from error
+        problem = known_problem(spec.problem)
         kind = device_kind(spec.device)
         offered = {"host": ["cpp", "triton"], "cuda": ["triton"]}[kind]
         if spec.language not in offered:

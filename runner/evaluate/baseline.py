@@ -42,23 +42,21 @@ def serve(channel: Channel) -> None:
     timed.serve(channel, load)
 
 
-def load(message: Message) -> Baselines:
-    return Baselines(message["problem"], message["kind"], message["given_outputs"])
+def load(message: Message, clock: Clock) -> tuple[Baselines, Message]:
+    """Answers with the names, and how long a flush takes while nobody else is at work."""
+    baselines = Baselines(message["problem"], message["given_outputs"])
+    flushes = [clock.measure(lambda: None, 0).flush_ns for _ in range(FLUSHES)]
+    known = [flush for flush in flushes if flush is not None]
+    names = offered(list(baselines.functions), clock.kind)
+    return baselines, {"baselines": names, "flush_ns": min(known, default=None)}
 
 
 class Baselines:
     """A problem's `BASELINES`, by name."""
 
-    def __init__(self, slug: str, kind: str, given_outputs: bool) -> None:
+    def __init__(self, slug: str, given_outputs: bool) -> None:
         self.functions = load_reference(load_problem(slug).reference_path).BASELINES
-        self.names = offered(list(self.functions), kind)
         self.given_outputs = given_outputs
-
-    def hello(self, clock: Clock) -> Message:
-        """The names, and how long the flush before a call takes while nobody else is at work."""
-        flushes = [clock.measure(lambda: None, 0).flush_ns for _ in range(FLUSHES)]
-        known = [flush for flush in flushes if flush is not None]
-        return {"baselines": self.names, "flush_ns": min(known, default=None)}
 
     def bind(self, case: OpenCase, name: str, number: int) -> Call:
         """A baseline does about its output what the candidate does.

@@ -34,10 +34,10 @@ def serve(channel: Channel) -> None:
     timed.serve(channel, load)
 
 
-def load(message: Message) -> SharedObject | Module:
+def load(message: Message, clock: Clock) -> tuple[SharedObject | Module, Message]:
     if message["language"] == "cpp":
-        return SharedObject(message["artifact"], message["symbols"])
-    return Module(message["artifact"])
+        return SharedObject(message["artifact"], message["symbols"]), {}
+    return Module(message["artifact"]), {}
 
 
 class SharedObject:
@@ -48,9 +48,6 @@ class SharedObject:
         for symbol, prototype in symbols.items():
             if not hasattr(self.library, symbol):
                 raise MissingSymbol(f"the source does not export {prototype}")
-
-    def hello(self, clock: Clock) -> Message:
-        return {}
 
     def bind(self, case: OpenCase, name: str, number: int) -> Call:
         function = self.library[case.symbol]
@@ -75,9 +72,6 @@ class Module:
         self.run = getattr(module, "run", None)
         if not callable(self.run):
             raise MissingSymbol("the module defines no run(*inputs)")
-
-    def hello(self, clock: Clock) -> Message:
-        return {}
 
     def bind(self, case: OpenCase, name: str, number: int) -> Call:
         run, inputs = self.run, case.inputs(number)

@@ -253,7 +253,6 @@ class Child:
     def __init__(self, zygote: Zygote, channel: Channel, drain: Drain) -> None:
         self.zygote, self.channel, self.drain = zygote, channel, drain
         self.exit: Message | None = None
-        self.condemned = False
         self.uses = 0  # evaluations it has served
         self.selector = selectors.DefaultSelector()
         for source in (channel, zygote.control, drain.descriptor):
@@ -317,13 +316,6 @@ class Child:
             self._wait(watch)
         return ChildEnded(self.exit["exited"])
 
-    def condemn(self) -> None:
-        """Have it killed without waiting, so that two trees come down at the same time."""
-        if self.exit is None and not self.condemned:
-            self.condemned = True
-            with contextlib.suppress(OSError):
-                self.zygote.control.send({"do": "kill"})
-
     def end(self) -> Ending:
         """Kill what is left of the child's tree and collect its output. Never raises for its state.
 
@@ -367,7 +359,8 @@ class Child:
         if self._registered(self.channel):
             self.selector.unregister(self.channel)
         watch = Watch(time.monotonic() + EXIT_S)
-        self.condemn()
+        with contextlib.suppress(OSError):
+            self.zygote.control.send({"do": "kill"})
         try:
             while self.exit is None:
                 self._wait(watch)

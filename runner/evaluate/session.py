@@ -122,14 +122,13 @@ class Session:
 
     def start(self, language: str, artifact: str, cases: Sequence[Case]) -> None:
         """Start both processes' work; the candidate's code is loaded. Raises CaseFailed."""
-        common = {"threads": cpu_count(), "kind": self.kind}
+        common = {"do": "start", "threads": cpu_count(), "kind": self.kind}
         given = language == "cpp"
         dtypes = dict.fromkeys(case.dtype for case in cases)
         symbols = {
             self.problem.cpp_symbol(dtype): self.problem.cpp_prototype(dtype) for dtype in dtypes
         }
         self.progress("loading")
-        common["do"] = "start"
         ours = {"problem": self.problem.slug, "given_outputs": given, **common}
         theirs = {"language": language, "artifact": artifact, "symbols": symbols, **common}
         with self._blamed("while starting"):

@@ -34,14 +34,15 @@ class MissingSymbol(LookupError):
 
 
 class Program(Protocol):
-    """What is run: `bind` makes the call of one set, `hello` answers the command to load it."""
-
-    def hello(self, clock: Clock) -> Message: ...
+    """What is run: `bind` makes the call of one set."""
 
     def bind(self, case: OpenCase, name: str, number: int) -> Call: ...
 
 
-def serve(channel: Channel, load: Callable[[Message], Program]) -> None:
+Load = Callable[[Message, Clock], tuple[Program, Message]]  # a program, and the answer to it
+
+
+def serve(channel: Channel, load: Load) -> None:
     """Answer commands until the parent closes the channel."""
     malloc.keep_freed_memory()
     session = Session(load)
@@ -84,7 +85,7 @@ def _failure(error: Exception) -> Message:
 class Session:
     """The device, a program loaded when we are told to, and the case it is on."""
 
-    def __init__(self, load: Callable[[Message], Program]) -> None:
+    def __init__(self, load: Load) -> None:
         self.load = load
         self.clock: Clock | None = None
         self.program: Program | None = None
@@ -105,8 +106,8 @@ class Session:
             self.clock.release()
             return {}
         if command == "load":
-            self.program = self.load(message)
-            return self.program.hello(self.clock)
+            self.program, reply = self.load(message, self.clock)
+            return reply
         assert self.program is not None
         if command == "open":
             layout = from_json(Layout, message["layout"])

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from runner import processes, sandbox
 from runner.spec import Limits
+
+OUTPUT_BYTES = 32 * 1024
+# A source can make the compiler compute and write without end.
+MEMORY_BYTES = 4 << 30
+FILE_BYTES = 256 << 20
 
 
 class MissingCompiler(RuntimeError):
@@ -56,6 +63,30 @@ class Language(Protocol):
         *,
         cancel: threading.Event | None = None,
     ) -> CompileResult: ...
+
+
+def run_tool(
+    argv: list[str],
+    folder: Path,
+    limits: Limits,
+    cancel: threading.Event | None,
+    output_bytes: int = OUTPUT_BYTES,
+) -> processes.Finished:
+    """One compiler or disassembler on a candidate's file, in the sandbox. Raises Cancelled."""
+    limited = sandbox.limited(
+        argv,
+        cpu_s=math.ceil(limits.compile_s),
+        memory_bytes=MEMORY_BYTES,
+        file_bytes=FILE_BYTES,
+    )
+    return processes.run(
+        sandbox.command(limited, folder, writable=True),
+        deadline_s=limits.compile_s,
+        output_bytes=output_bytes,
+        folder=folder,
+        environment=sandbox.environment(folder, {"LC_ALL": "C"}),
+        cancel=cancel,
+    )
 
 
 def replace_once(source: str, name: str, pattern: str, value: int) -> str:

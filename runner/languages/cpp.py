@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import math
 import platform
 import shutil
 import threading
 from pathlib import Path
 
-from runner import processes, sandbox
-from runner.languages.compilation import CompileResult, MissingCompiler, replace_once
+from runner import processes
+from runner.languages.compilation import CompileResult, MissingCompiler, replace_once, run_tool
 from runner.spec import Limits
 
 LANGUAGE = "cpp"
@@ -28,10 +27,6 @@ FLAGS = (
     "-fPIC",
     "-std=c++20",
 )
-OUTPUT_BYTES = 32 * 1024
-# A source can make the compiler compute and write without end.
-MEMORY_BYTES = 4 << 30
-FILE_BYTES = 256 << 20
 
 
 def set_constants(source: str, constants: dict[str, int]) -> str:
@@ -49,20 +44,8 @@ def compile(
     compiler = _compiler()
     path, artifact = folder / f"candidate{SUFFIX}", folder / "candidate.so"
     path.write_text(source, encoding="utf-8")
-    argv = sandbox.limited(
-        [compiler, *FLAGS, "-fdiagnostics-color=never", path.name, "-o", artifact.name],
-        cpu_s=math.ceil(limits.compile_s),
-        memory_bytes=MEMORY_BYTES,
-        file_bytes=FILE_BYTES,
-    )
-    finished = processes.run(
-        sandbox.command(argv, folder, writable=True),
-        deadline_s=limits.compile_s,
-        output_bytes=OUTPUT_BYTES,
-        folder=folder,
-        environment=sandbox.environment(folder, {"LC_ALL": "C"}),
-        cancel=cancel,
-    )
+    argv = [compiler, *FLAGS, "-fdiagnostics-color=never", path.name, "-o", artifact.name]
+    finished = run_tool(argv, folder, limits, cancel)
     versions = {"g++": version(compiler), "flags": " ".join(FLAGS)}
     output = finished.output.replace(f"{folder}/", "")
     if finished.timed_out:
