@@ -40,10 +40,13 @@ class FindingKind(StrEnum):
 
     out_of_bounds_read = "out_of_bounds_read"
     out_of_bounds_write = "out_of_bounds_write"
+    input_write = "input_write"
+    misaligned_access = "misaligned_access"
     uninitialised_read = "uninitialised_read"
     write_race = "write_race"
     read_write_race = "read_write_race"
     oracle_mismatch = "oracle_mismatch"
+    false_assumption = "false_assumption"
     register_spill = "register_spill"
     local_memory = "local_memory"
     low_occupancy = "low_occupancy"
@@ -79,12 +82,20 @@ class Meaning:
 _K = FindingKind
 GLOSSARY: dict[FindingKind, Meaning] = {
     _K.out_of_bounds_read: Meaning(
-        "An unmasked lane reads outside the tensor its pointer came from.",
-        "Mask the load with the tensor's true size, or give other= for the lanes beyond it.",
+        "An unmasked lane reads outside its tensor, or a slot beyond its ring of shared memory.",
+        "Mask the load with the tensor's true size; wrap the index of a ring at its length.",
     ),
     _K.out_of_bounds_write: Meaning(
         "An unmasked lane writes outside every tensor that was passed to the kernel.",
         "Mask the store with the output's true size.",
+    ),
+    _K.input_write: Meaning(
+        "The candidate writes into a tensor that the contract gives it as an input.",
+        "Write into an output or into a buffer of the candidate's own.",
+    ),
+    _K.misaligned_access: Meaning(
+        "An access lies at an address that its width does not divide, where the device stops.",
+        "Keep offsets multiples of the width, or access narrower elements.",
     ),
     _K.uninitialised_read: Meaning(
         "A lane reads memory that nobody has written.",
@@ -101,6 +112,10 @@ GLOSSARY: dict[FindingKind, Meaning] = {
     _K.oracle_mismatch: Meaning(
         "An element of the output differs from the float64 answer by more than the tolerance.",
         "Follow the first wrong element back to the program and line that wrote it.",
+    ),
+    _K.false_assumption: Meaning(
+        "The compiler is told something of divisibility, contiguity or size that is not so here.",
+        "Drop the hint, or launch a kernel without it where the case does not keep it.",
     ),
     _K.register_spill: Meaning(
         "The compiler ran out of registers and moves values to local memory and back.",
@@ -159,8 +174,8 @@ GLOSSARY: dict[FindingKind, Meaning] = {
         "Wait on the barrier that the copy completes, with the phase of this trip.",
     ),
     _K.missing_proxy_fence: Meaning(
-        "Shared memory written by ordinary stores is read by TMA or wgmma without a proxy fence.",
-        "Call fence_async_shared between the store and the asynchronous read.",
+        "Stores or cp.async fill shared memory that TMA or wgmma reads without a proxy fence.",
+        "Call fence_async_shared between the write's completion and the asynchronous read.",
     ),
     _K.barrier_lifetime: Meaning(
         "A barrier is used before it is initialised or after it is invalidated.",
@@ -171,7 +186,7 @@ GLOSSARY: dict[FindingKind, Meaning] = {
         "Read the compiler's message at the line named.",
     ),
     _K.run_error: Meaning(
-        "The candidate's run raised, exited or crashed before its kernels could be analysed.",
+        "The candidate's run raised, exited or crashed, or an assertion of a kernel fails.",
         "Run it on the inputs of this case and follow the message.",
     ),
     _K.deadline_passed: Meaning(

@@ -31,6 +31,7 @@ from runner.analysis.interpreter_values import (
 )
 from runner.analysis.memory import Memory
 from runner.analysis.memory_allocation import Element
+from runner.analysis.memory_sightings import NoteKind
 
 ir = original._ir
 ORDERING = {
@@ -67,8 +68,9 @@ class Builder(original.InterpreterBuilder):
     def __init__(self, memory: Memory) -> None:
         super().__init__()
         self.memory = memory
-        # A GPU wraps around silently; an offset that wrapped is found where it is used.
-        self.options = original.InterpreterOptions(sanitize_overflow=False)
+        # A GPU wraps around silently; an offset that wrapped is found where it is used. Without debug
+        # the language drops assertions before they come here.
+        self.options = original.InterpreterOptions(sanitize_overflow=False, debug=True)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -237,11 +239,12 @@ class Builder(original.InterpreterBuilder):
     def create_assert(self, condition: TensorHandle, message: str) -> None:
         """A GPU checks it only in debug mode, so it is reported and the kernel goes on."""
         if not condition.data.all():
-            self.memory.note(f"tl.device_assert fails: {message}")
+            self.memory.note(NoteKind.assertion, f"tl.device_assert fails: {message}")
 
     def create_assume(self, condition: TensorHandle) -> None:
         if not condition.data.all():
-            self.memory.note("tl.assume is given something false: the compiler may do anything")
+            words = "tl.assume is given something false: the compiler may do anything"
+            self.memory.note(NoteKind.assumption, words)
 
     def create_print(self, *arguments: Any) -> None:
         """Printing is no part of a simulation."""

@@ -22,7 +22,7 @@ from triton.runtime import interpreter as original
 from triton.runtime.interpreter import TensorHandle
 from triton.runtime.jit import JITFunction, TensorWrapper, mangle_type
 
-from runner.analysis import interpreter_reduce
+from runner.analysis import interpreter_hints, interpreter_reduce
 from runner.analysis.interpreter import Builder, Unsupported
 from runner.analysis.memory import Memory
 
@@ -82,7 +82,7 @@ def install(memory: Memory) -> Simulation:
     builder = Builder(memory)
     original.interpreter_builder = builder
     original.interpreter_semantic = original.TritonSemantic(builder)
-    _patch_language()
+    _patch_language(memory)
     original._implicit_cvt = _converter(memory)
     original.FunctionRewriter.ast_transformer = Rewriter()
     for name, function in _LOGIC.items():
@@ -95,7 +95,7 @@ def install(memory: Memory) -> Simulation:
     return simulation
 
 
-def _patch_language() -> None:
+def _patch_language(memory: Memory) -> None:
     """Once for good, where the original patches anew for every call of a device function."""
     everywhere = types.SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
     original._patch_lang(everywhere)
@@ -103,6 +103,8 @@ def _patch_language() -> None:
     for module in (tl, tl.core):
         module.reduce = interpreter_reduce.reduce
         module.associative_scan = interpreter_reduce.associative_scan
+        for hint, broken in interpreter_hints.BROKEN.items():
+            setattr(module, hint, interpreter_hints.checked(hint, broken, memory))
     _patch_libdevice()
 
 

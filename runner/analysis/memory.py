@@ -24,7 +24,7 @@ from runner.analysis.memory_allocation import (
     View,
 )
 from runner.analysis.memory_races import Access, Races
-from runner.analysis.memory_sightings import Sightings
+from runner.analysis.memory_sightings import NoteKind, Sightings
 
 Array = np.ndarray[Any, Any]
 MAX_SPINS = 20_000
@@ -48,7 +48,7 @@ class Memory:
         self.windows: dict[int, Allocation] = {}
         self.sightings = Sightings()
         self.races = Races(self.sightings)
-        self.notes: dict[tuple[str, int], int] = {}
+        self.notes: dict[tuple[NoteKind, str, int], int] = {}
         self.undefined_lines: set[int] = set()
         self.launched = False
         self._spin: tuple[Any, ...] = ()
@@ -173,9 +173,9 @@ class Memory:
         self._count_spin(access, addresses, result)
         return result.reshape(addresses.shape)
 
-    def note(self, text: str) -> None:
+    def note(self, kind: NoteKind, text: str) -> None:
         """What the kernel takes for granted and is not so; counted by line."""
-        key = (text, self.line())
+        key = (kind, text, self.line())
         self.notes[key] = self.notes.get(key, 0) + 1
 
     def line(self) -> int:

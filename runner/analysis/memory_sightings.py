@@ -27,6 +27,16 @@ class SightingKind(StrEnum):
     misaligned = "misaligned"
 
 
+class NoteKind(StrEnum):
+    """What a kernel says of itself: an assertion is checked on a device in debug mode alone, an
+    assumption is relied upon, a hint only where it makes an access wider.
+    """
+
+    assertion = "assertion"
+    assumption = "assumption"
+    hint = "hint"
+
+
 @dataclass
 class Sighting:
     """One kind of error at one line on one tensor: how often, and its first example.

@@ -155,7 +155,7 @@ def _mismatches(outcome: Outcome, file: str) -> list[Finding]:
     seen = {each.kind for each in outcome.report.sightings}
     if outcome.changed and SightingKind.input_write not in seen:
         words = f"input {', '.join(outcome.changed)} was changed"
-        findings.append(Finding(FindingKind.oracle_mismatch, Severity.error, words))
+        findings.append(Finding(FindingKind.input_write, Severity.error, words))
     for position, answer in enumerate(outcome.judged):
         if not answer["reason"]:
             continue

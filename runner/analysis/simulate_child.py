@@ -194,7 +194,7 @@ def _report(run: Run, simulation: Simulation, questions: Questions, seconds: flo
             for each in simulation.launches
         ),
         sightings=tuple(memory.sightings.found.values()),
-        notes=tuple(Note(text, line, n) for (text, line), n in memory.notes.items()),
+        notes=tuple(Note(*said, times) for said, times in memory.notes.items()),
         tuned=tuple(simulation.tuned),
         assumed=tuple(questions.asked | simulation.assumed),
         undefined_lines=tuple(sorted(memory.undefined_lines)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from runner.analysis.memory_sightings import Sighting
+from runner.analysis.memory_sightings import NoteKind, Sighting
 
 
 class TroubleKind(StrEnum):
@@ -48,8 +48,9 @@ class Launched:
 
 @dataclass(frozen=True)
 class Note:
-    """An assertion or assumption of the kernel that does not hold, and how often it did not."""
+    """What the kernel says of itself and does not hold, and how often it did not."""
 
+    kind: NoteKind
     text: str
     line: int
     times: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernels.catalog import Case
 from runner import sandbox
 from runner.analysis.findings import Finding, FindingKind, Severity, Source
-from runner.analysis.memory_sightings import Sighting, SightingKind
+from runner.analysis.memory_sightings import NoteKind, Sighting, SightingKind
 from runner.analysis.simulate_report import Note, Report, Trouble, TroubleKind
 
 KINDS = {
@@ -15,8 +15,13 @@ KINDS = {
     SightingKind.write_race: FindingKind.write_race,
     SightingKind.lane_race: FindingKind.write_race,
     SightingKind.read_write_race: FindingKind.read_write_race,
-    SightingKind.input_write: FindingKind.out_of_bounds_write,
-    SightingKind.misaligned: FindingKind.run_error,
+    SightingKind.input_write: FindingKind.input_write,
+    SightingKind.misaligned: FindingKind.misaligned_access,
+}
+NOTES = {
+    NoteKind.assertion: (FindingKind.run_error, Severity.error),
+    NoteKind.assumption: (FindingKind.false_assumption, Severity.error),
+    NoteKind.hint: (FindingKind.false_assumption, Severity.warning),
 }
 TROUBLES = {
     TroubleKind.load: FindingKind.run_error,
@@ -56,8 +61,9 @@ def finding_of(seen: Sighting, file: str) -> Finding:
 
 def note_finding(note: Note, file: str) -> Finding:
     """Something that the kernel itself takes for granted and that does not hold."""
+    kind, severity = NOTES[note.kind]
     message = f"{note.text} ({note.times}×)"
-    return Finding(FindingKind.run_error, Severity.error, message, source_at(note.line, file))
+    return Finding(kind, severity, message, source_at(note.line, file))
 
 
 def _words(seen: Sighting) -> str:

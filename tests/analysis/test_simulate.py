@@ -15,7 +15,7 @@ import pytest
 
 from kernels.catalog import load_all, load_problem
 from runner.analysis import simulate_station
-from runner.analysis.findings import Analysis, AnalysisVerdict, FindingKind
+from runner.analysis.findings import Analysis, AnalysisVerdict, FindingKind, Severity
 from runner.analysis.interpreter_launch import _sample, _thin
 from runner.analysis.simulate import SimulationSpec, simulate
 from runner.analysis.simulate_request import small_case
@@ -119,6 +119,27 @@ def test_a_finding_names_program_tensor_index_and_value() -> None:
     assert found.evidence["program"] == [122, 0, 0]
     assert found.evidence["value"] == "nan"  # the lane's load was masked: anything may be there
     assert (found.evidence["lanes"], found.evidence["programs"]) == (1, 1)
+
+
+def test_a_hint_that_does_not_hold_is_a_warning_and_an_assumption_an_error() -> None:
+    hinted = simulated(variant("a = a + tl.multiple_of(N, 16) * 0"))
+    assumed = simulated(variant("tl.assume(N % 16 == 0)"))
+    for found, severity in ((hinted, Severity.warning), (assumed, Severity.error)):
+        (finding,) = found.findings
+        assert (finding.kind, finding.severity) == (FindingKind.false_assumption, severity)
+        assert finding.source is not None
+        assert finding.source.line == BODY_LINE
+
+
+def test_an_assertion_that_fails_is_an_error_of_the_run() -> None:
+    (finding,) = simulated(variant("tl.device_assert(N % 16 == 0, 'odd')")).findings
+    assert finding.kind is FindingKind.run_error
+    assert "odd" in finding.message
+
+
+def test_an_input_changed_outside_of_any_kernel_is_a_write_to_an_input() -> None:
+    kinds = {each.kind for each in simulated(variant(after="a.add_(1)")).findings}
+    assert FindingKind.input_write in kinds
 
 
 def test_scope_says_what_was_covered_and_that_nothing_is_certified() -> None:

@@ -1,4 +1,4 @@
-# faulty: vector_add · expect: run_error@11
+# faulty: vector_add · expect: false_assumption@11
 # A promise to the compiler that this length does not keep.
 import torch
 import triton

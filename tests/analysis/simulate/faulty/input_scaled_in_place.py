@@ -1,4 +1,4 @@
-# faulty: rmsnorm · expect: out_of_bounds_write@15
+# faulty: rmsnorm · expect: input_write@15
 # An input is used as a workspace.
 import torch
 import triton

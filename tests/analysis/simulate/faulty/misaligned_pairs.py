@@ -1,4 +1,4 @@
-# faulty: vector_add · expect: run_error@13
+# faulty: vector_add · expect: misaligned_access@13
 # Pairs of elements are read as words that begin at odd places.
 import torch
 import triton
