@@ -68,8 +68,8 @@ class Builder(original.InterpreterBuilder):
     def __init__(self, memory: Memory) -> None:
         super().__init__()
         self.memory = memory
-        # A GPU wraps around silently; an offset that wrapped is found where it is used. Without debug
-        # the language drops assertions before they come here.
+        # A GPU wraps around silently; an offset that wrapped is found where it is used.
+        # Without debug the language drops assertions before they come here.
         self.options = original.InterpreterOptions(sanitize_overflow=False, debug=True)
 
     def __getattr__(self, name: str) -> Any:

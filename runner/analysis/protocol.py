@@ -37,6 +37,7 @@ _ASYNCHRONOUS = re.compile(
 _BARRIERS = re.compile(r"memdesc<(\d+)x1xi64")
 _TILES = re.compile(r"memdesc<(\d+)x\d+x\d+x[a-z]")
 LONGEST_RING = 8  # a longer first dimension is a tile's, and trips grow with it
+MOST_TRIPS = 256  # beyond what is wanted, where the values allow nothing less
 ASSUMED = (
     "the warps of one partition are taken as one thread: their order among themselves is the"
     " compiler's business; values loaded from memory are taken as free, and as equal where their"
@@ -180,17 +181,29 @@ class _Examination:
             ends = question.trip >= 2 * self.stages + 2
             worlds = world.assuming(question.value, (0,) if ends else (0, 1))
         elif question.purpose == "trips":
-            counts = self._trip_counts(world, question)
-            any_count = range(4 * self.stages + 4)  # what a branch taken before left possible
-            worlds = (
-                world.fixing(question.value, counts) or world.fixing(question.value, any_count)[:2]
-            )
+            worlds = self._ways_through(world, question)
         else:
             outcomes = range(question.slots or 2 * self.stages + 3)
             worlds = world.fixing(question.value, outcomes)
         if not worlds:
             raise NotUnderstood(f"{question.purpose} that no value was found for", question.source)
         return worlds
+
+    def _ways_through(self, world: World, question: Undecided) -> list[World]:
+        """Worlds by the trips of a loop; where no wanted count is possible, the least that are.
+
+        A branch taken before can rule out the wanted ones, and so can a length that is known to be
+        a multiple of 16: of its multiples as many are tried as bring the ring to every position.
+        """
+        value, counts = question.value, self._trip_counts(world, question)
+        few = 1 if question.nests or world.rounds > 1 else max(2, self.stages)
+        runs = (
+            world.fixing(value, [count for count in counts if count])
+            or world.fixing(value, range(1, 4 * self.stages + 4))[:2]
+            or world.fixing(value, range(1, MOST_TRIPS + 1))[:few]
+        )
+        none = world.fixing(value, (0,)) if 0 in counts or not runs else []
+        return none + runs
 
     def _trip_counts(self, world: World, question: Undecided) -> list[int]:
         """Up to twice around the ring and two more, in all the loops that nest together."""

@@ -51,7 +51,7 @@ def ids(path: Path) -> str:
 
 
 def programs(path: Path) -> list[Program]:
-    """The kernel unrolled for every branch; loops run 6 times, 3 times where they nest."""
+    """The kernel unrolled for every branch; loops run 6 times, 3 times where they nest, or 16."""
     module, found, open_worlds = read_module(ttgir(path)), [], [World()]
     while open_worlds:
         world = open_worlds.pop()
@@ -63,7 +63,8 @@ def programs(path: Path) -> list[Program]:
                 open_worlds.extend(world.assuming(question.value, ways))
             else:
                 nested = question.nests or world.rounds > 1
-                open_worlds.extend(world.fixing(question.value, (3 if nested else 6,)))
+                wanted = world.fixing(question.value, (3 if nested else 6,))
+                open_worlds.extend(wanted or world.fixing(question.value, (16,)))
     return found
 
 
@@ -112,6 +113,12 @@ def test_a_sound_kernel_is_no_longer_sound_with_one_synchronisation_left_out(pat
     for process, line, kind in sorted(lines):
         outcome = Search(without(program, process, line, kind), 100_000).run()
         assert outcome.violations, f"line {line} ({kind}) is missing, and nothing was said"
+
+
+def test_a_length_in_sixteens_is_tried_with_its_smallest_multiples() -> None:
+    analysis = examine_protocol(ttgir(FOLDER / "clean" / "trips_in_sixteens.py"))
+    assert analysis.verdict is AnalysisVerdict.clean
+    assert "steps = 16, 32, 48" in analysis.scope[0]
 
 
 def test_the_counterexample_is_the_shortest_and_names_every_step() -> None:

@@ -1,8 +1,9 @@
 """Compiles a kernel of this corpus with no GPU, as far as TTGIR.
 
 A file of the corpus holds a Gluon function `kernel`, its helpers, and ARGUMENTS: for each parameter
-a type, a (dtype, block) pair for a tensor descriptor, or the value of a compile-time constant;
-CAPABILITY where it is not sm_90. Its first line is `# clean` or `# <kind of finding> at line <n>`.
+a type (`i32:16` is a length that the launch knows to be a multiple of 16), a (dtype, block) pair
+for a tensor descriptor, or the value of a compile-time constant; CAPABILITY where it is not sm_90.
+Its first line is `# clean` or `# <kind of finding> at line <n>`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from triton.compiler.compiler import make_backend
 from triton.experimental.gluon._runtime import GluonASTSource
 
 FOLDER = Path(__file__).parent
+MULTIPLE = ":16"
 FILES = sorted(FOLDER.glob("*/*.py"))
 
 
@@ -31,8 +33,9 @@ def ttgir(path: Path) -> str:
     divisible = {
         (position,): [["tt.divisibility", 16]]
         for position, text in enumerate(types.values())
-        if text.startswith("*")
+        if text.startswith("*") or text.endswith(MULTIPLE)
     }
+    types = {name: text.removesuffix(MULTIPLE) for name, text in types.items()}
     source = GluonASTSource(module.kernel, types, constants, divisible)
     return compiled(source, getattr(module, "CAPABILITY", 90))
 
