@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 REASON_CHARACTERS = 200
 LARGE = 1e6
+FIRST_STEPS, LAST_STEPS = 8, 24  # of a counterexample: how it begins, and what goes wrong
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
@@ -113,7 +114,10 @@ def _case(case: CaseResult) -> tuple[str, ...]:
 
 
 def analysis(found: Analysis, source: str) -> str:
-    """Verdict, what each kernel uses, findings with their source line, and the scope."""
+    """Verdict, what each kernel uses, findings with their source line, and the scope.
+
+    Names and messages come from the candidate: what a terminal would take for a command is dropped.
+    """
     lines = [f"{found.verdict.value}: {found.reason}" if found.reason else found.verdict.value]
     if kernels := found.resources.get("kernels"):
         header = (
@@ -132,7 +136,13 @@ def analysis(found: Analysis, source: str) -> str:
     text = source.splitlines()
     for finding in found.findings:
         lines += ["", *_finding(finding, text)]
-    return "\n".join([*lines, "", *(f"scope: {sentence}" for sentence in found.scope)])
+    lines += ["", *(f"scope: {sentence}" for sentence in found.scope)]
+    return "\n".join("".join(filter(str.isprintable, line)) for line in _single(lines))
+
+
+def _single(lines: Iterable[str]) -> Iterable[str]:
+    """Lines of which some, as tables are, are several."""
+    return (line for several in lines for line in several.split("\n"))
 
 
 def _kernel(kernel: dict[str, Any]) -> tuple[str, ...]:
@@ -154,7 +164,20 @@ def _finding(finding: Finding, text: Sequence[str]) -> list[str]:
     lines = [f"{place}{finding.severity.value}: {finding.message} [{finding.kind.value}]"]
     if finding.source and finding.source.line <= len(text):
         lines.append(f"    {text[finding.source.line - 1].strip()}")
-    return [*lines, f"    {GLOSSARY[finding.kind].remedy}"]
+    return [*lines, f"    {GLOSSARY[finding.kind].remedy}", *_counterexample(finding.evidence)]
+
+
+def _counterexample(evidence: dict[str, Any]) -> list[str]:
+    """The values under which it happens, and the steps to it; of many the first and the last."""
+    lines = []
+    if assumed := evidence.get("assumed"):
+        values = ", ".join(f"{name} = {value}" for name, value in assumed.items())
+        lines.append(f"    with {values}")
+    steps = [f"      {step}" for step in evidence.get("steps", ())]
+    if (left_out := len(steps) - FIRST_STEPS - LAST_STEPS) > 1:
+        words = f"      … {left_out} steps more, which --json has …"
+        steps = [*steps[:FIRST_STEPS], words, *steps[-LAST_STEPS:]]
+    return lines + steps
 
 
 def ceilings(found: Sequence[Ceiling]) -> str:
