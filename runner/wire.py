@@ -6,10 +6,12 @@ archives and database rows all hold this one form, so equal values have equal by
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import enum
 import functools
 import json
+import re
 import types
 import typing
 from typing import Any, TypeVar
@@ -34,11 +36,16 @@ def canonical(value: Any) -> str:
 
 
 def to_json(value: Any) -> Any:
-    """Plain JSON values (dict, list, str, int, float, bool, None) of a dataclass tree."""
+    """Plain JSON values (dict, list, str, int, float, bool, None) of a dataclass tree.
+
+    Keys become text, which is all that JSON has, and bytes Base64; `from_json` undoes both.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
         return value.value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
     if isinstance(value, dict):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -62,10 +69,24 @@ def _decode(kind: Any, value: Any, path: str) -> Any:
         return _decode_tuple(arguments, value, path)
     if origin is dict:
         _expect(isinstance(value, dict), path, "must be an object")
-        return {key: _decode(arguments[1], item, f"{path}.{key}") for key, item in value.items()}
+        named, kind = arguments
+        return {
+            _decode_key(named, key, path): _decode(kind, item, f"{path}.{key}")
+            for key, item in value.items()
+        }
     if dataclasses.is_dataclass(kind):
         return _decode_dataclass(kind, value, path)
     return _decode_scalar(kind, value, path)
+
+
+def _decode_key(kind: Any, key: str, path: str) -> Any:
+    """A key of an object; of numbers only the one spelling that `to_json` gives them."""
+    if kind is not int:
+        return _decode_scalar(kind, key, path)
+    _expect(
+        re.fullmatch(r"0|-?[1-9]\d*", key, re.ASCII) is not None, f"{path}.{key}", "must be int"
+    )
+    return int(key)
 
 
 def _decode_optional(arguments: tuple[Any, ...], value: Any, path: str) -> Any:
@@ -121,10 +142,19 @@ def _decode_scalar(kind: Any, value: Any, path: str) -> Any:
         except ValueError:
             choices = ", ".join(str(member.value) for member in kind)
             raise WireError(path, f"{value!r} is not one of {choices}") from None
+    if kind is bytes:
+        return _decode_bytes(value, path)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     _expect(type(value) is kind, path, f"must be {kind.__name__}, not {type(value).__name__}")
     return value
+
+
+def _decode_bytes(value: Any, path: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (TypeError, ValueError):
+        raise WireError(path, "must be Base64 text") from None
 
 
 def _expect(condition: bool, path: str, problem: str) -> None:

@@ -20,7 +20,10 @@ Lines = dict[int, int]
 
 @dataclass(frozen=True)
 class Level:
-    """One representation. `lines` maps its lines to lines of the source, both from 1."""
+    """One representation. `lines` maps its lines to lines of the source, both from 1.
+
+    As JSON the former are keys, `{"12": 3}`, and become numbers again when it is read.
+    """
 
     name: str
     text: str
@@ -29,7 +32,9 @@ class Level:
 
 @dataclass(frozen=True)
 class Levels:
-    """One kernel from source to machine code, in the order of compilation."""
+    """One kernel from source to machine code, in the order of compilation; `binary` is the cubin
+    itself, Base64 as JSON.
+    """
 
     kernel: str
     target: str

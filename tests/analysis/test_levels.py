@@ -15,9 +15,10 @@ from runner.__main__ import main
 from runner.analysis import sass, ttgir
 from runner.analysis.analyze import AnalysisSpec, Report, analyze
 from runner.analysis.findings import AnalysisVerdict, FindingKind
-from runner.analysis.levels import Level
+from runner.analysis.levels import Level, Levels
 from runner.analysis.targets import TARGETS
 from runner.processes import Cancelled
+from runner.wire import canonical, from_json, to_json
 
 HEAD = """
 import os, signal, sys, threading, time
@@ -99,6 +100,13 @@ def test_the_same_kernel_gives_the_same_text_each_time() -> None:
     assert first == second
     assert "candidate.py" in first[0].text
     assert "/" not in first[0].text.partition("candidate.py")[0].rpartition('"')[2]
+
+
+def test_levels_are_the_same_after_a_round_trip_through_json() -> None:
+    (levels,) = analysed(PLAIN).levels
+    assert levels.binary
+    assert all(level.lines for level in levels.levels)
+    assert from_json(Levels, json.loads(canonical(to_json(levels)))) == levels
 
 
 PLAIN = """
