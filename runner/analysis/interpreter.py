@@ -1,4 +1,4 @@
-"""Triton's interpreter with its arithmetic corrected and its memory handed to `memory.Memory`.
+"""Triton's interpreter with its arithmetic corrected and its memory in an `AddressSpace`.
 
 Owns what each operation of the language computes; docs/analysis.md lists what was wrong before.
 Where an operation is not understood it raises Unsupported, never a guess. It launches nothing and
@@ -18,6 +18,7 @@ import triton.language as tl
 from triton.runtime import interpreter as original
 from triton.runtime.interpreter import TensorHandle
 
+from runner.analysis.address_space import AddressSpace
 from runner.analysis.interpreter_blocks import padding, rows, tile
 from runner.analysis.interpreter_libdevice import function_of
 from runner.analysis.interpreter_values import (
@@ -29,7 +30,6 @@ from runner.analysis.interpreter_values import (
     storage_of,
     to_integer,
 )
-from runner.analysis.memory import Memory
 from runner.analysis.memory_allocation import Element
 from runner.analysis.memory_sightings import NoteKind
 
@@ -65,7 +65,7 @@ class Unsupported(NotImplementedError):
 class Builder(original.InterpreterBuilder):
     """Computes one operation after the other on numpy arrays, as the hardware would round them."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: AddressSpace) -> None:
         super().__init__()
         self.memory = memory
         # A GPU wraps around silently; an offset that wrapped is found where it is used.

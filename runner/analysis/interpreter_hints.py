@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 
+from runner.analysis.address_space import AddressSpace
 from runner.analysis.interpreter_values import Array
-from runner.analysis.memory import Memory
 from runner.analysis.memory_sightings import NoteKind
 
 WIDEST = 16  # elements of one access: 16 bytes of 1-byte elements
 Broken = Callable[[Array, int, int], bool]
 
 
-def checked(name: str, broken: Broken, memory: Memory) -> Any:
+def checked(name: str, broken: Broken, memory: AddressSpace) -> Any:
     """The hint `name` for kernels: gives back what it is given, and notes where it is not so."""
 
     def hint(input: Any, values: Any, **ignored: Any) -> Any:

@@ -1,7 +1,8 @@
 """Launches in the corrected interpreter: arguments, grid, and which of its programs are run.
 
-Owns the changes to triton's modules in a process that only simulates and is thrown away afterwards.
-What an operation computes is `interpreter`'s, what an access means is `memory`'s.
+Owns the changes to triton's modules in a process that only interprets and is thrown away
+afterwards: a simulation's, which watches memory, or a candidate's, evaluated without a GPU.
+What an operation computes is `interpreter`'s, what an access means is its address space's.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from triton.runtime.interpreter import TensorHandle
 from triton.runtime.jit import JITFunction, TensorWrapper, mangle_type
 
 from runner.analysis import interpreter_hints, interpreter_reduce
+from runner.analysis.address_space import AddressSpace
 from runner.analysis.interpreter import Builder, Unsupported
-from runner.analysis.memory import Memory
 
 LAUNCH_BUDGET_S = 10.0  # a larger grid is sampled
 PROBE_S = 0.5  # before it is known how long a program takes
@@ -45,9 +46,13 @@ class Launch:
 
 @dataclass
 class Simulation:
-    """What one installed interpreter has done; `assumed` are questions it could only guess at."""
+    """What one installed interpreter has done; `assumed` are questions it could only guess at.
 
-    memory: Memory
+    `sampled`: of a grid that would take too long only some programs are run.
+    """
+
+    memory: AddressSpace
+    sampled: bool = True
     launches: list[Launch] = field(default_factory=list)
     tuned: list[str] = field(default_factory=list)
     assumed: dict[str, None] = field(default_factory=dict)
@@ -76,9 +81,9 @@ class Compiled:
         return types.SimpleNamespace(shared=ASSUMED_SHARED_BYTES, name=self.name)
 
 
-def install(memory: Memory) -> Simulation:
+def install(memory: AddressSpace, *, sampled: bool = True) -> Simulation:
     """Make every kernel that is defined from now on run here. Not undone: the process ends."""
-    simulation = Simulation(memory)
+    simulation = Simulation(memory, sampled)
     builder = Builder(memory)
     original.interpreter_builder = builder
     original.interpreter_semantic = original.TritonSemantic(builder)
@@ -95,7 +100,7 @@ def install(memory: Memory) -> Simulation:
     return simulation
 
 
-def _patch_language(memory: Memory) -> None:
+def _patch_language(memory: AddressSpace) -> None:
     """Once for good, where the original patches anew for every call of a device function."""
     everywhere = types.SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
     original._patch_lang(everywhere)
@@ -130,8 +135,8 @@ def _bound(function: Any) -> Any:
     return call
 
 
-def _converter(memory: Memory) -> Any:
-    """Kernel arguments as the interpreter sees them; tensors get made-up addresses."""
+def _converter(memory: AddressSpace) -> Any:
+    """Kernel arguments as the interpreter sees them; tensors get the address space's addresses."""
     convert = original._implicit_cvt
 
     def converted(argument: Any, name: str = "") -> Any:
@@ -171,7 +176,8 @@ def _launcher(simulation: Simulation, builder: Builder) -> Any:
             for name, value in bound.items()
         }
         builder.set_grid_dim(*grid)
-        _run_programs(self.fn, converted, started, builder)
+        run = _run_sample if simulation.sampled else _run_all
+        run(self.fn, converted, started, builder)
 
     return launch
 
@@ -195,20 +201,35 @@ def _grid(grid: Any, bound: dict[str, Any]) -> tuple[int, int, int]:
     return sizes[0], sizes[1], sizes[2]
 
 
-def _run_programs(kernel: Any, arguments: dict[str, Any], launch: Launch, builder: Builder) -> None:
+def _run_all(kernel: Any, arguments: dict[str, Any], launch: Launch, builder: Builder) -> None:
+    for index in itertools.product(*map(range, launch.grid)):
+        _run_program(kernel, arguments, launch, builder, index)
+
+
+def _run_sample(kernel: Any, arguments: dict[str, Any], launch: Launch, builder: Builder) -> None:
     """All programs in order; an even sample of them where all would take too long."""
     started = time.perf_counter()
     pending = _sample(launch.grid, min(launch.programs, MOST_PROGRAMS))
     while pending:
         index = pending.pop(0)
-        builder.set_grid_idx(*index)
-        builder.memory.begin_program(launch.simulated, index)
-        kernel(**arguments)
-        launch.simulated += 1
+        _run_program(kernel, arguments, launch, builder, index)
         elapsed = time.perf_counter() - started
         affordable = int(LAUNCH_BUDGET_S / max(elapsed, 1e-6) * launch.simulated)
         if elapsed > PROBE_S and affordable < launch.simulated + len(pending):
             pending = _thin(pending, max(0, affordable - launch.simulated))
+
+
+def _run_program(
+    kernel: Any,
+    arguments: dict[str, Any],
+    launch: Launch,
+    builder: Builder,
+    index: tuple[int, ...],
+) -> None:
+    builder.set_grid_idx(*index)
+    builder.memory.begin_program(launch.simulated, index)
+    kernel(**arguments)
+    launch.simulated += 1
 
 
 def _sample(grid: tuple[int, int, int], most: int) -> list[tuple[int, ...]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from runner.analysis.address_space import turns
 from runner.analysis.memory_allocation import (
     HOST,
     TAG,
@@ -165,7 +166,7 @@ class Memory:
             self.races.synchronise(part, acquires, releases)
             self.races.read(part, access, remember=False)
             chosen = _numbers(lanes, part.lanes, addresses.size)
-            for turn in _turns(part.offsets):
+            for turn in turns(part.offsets):
                 now = Part(part.allocation, part.offsets[turn], None)
                 old = now.allocation.read(now.offsets, element.storage)
                 result[chosen[turn]] = old
@@ -334,17 +335,3 @@ def _numbers(lanes: Array | None, part: Array | None, size: int) -> Array:
 
 def _bits(values: Array) -> Array:
     return values if values.dtype.kind != "f" else values.view(f"u{values.dtype.itemsize}")
-
-
-def _turns(offsets: Array) -> Iterator[Array]:
-    """Lanes in rounds, such that no round holds an address twice and order is kept."""
-    if offsets.size == 1:
-        yield np.zeros(1, dtype=np.intp)
-        return
-    order = np.argsort(offsets, kind="stable")
-    ranked = offsets[order]
-    starts = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
-    lengths = np.diff(np.append(starts, len(ranked)))
-    turn = np.arange(len(ranked)) - np.repeat(starts, lengths)
-    for number in range(int(lengths.max())):
-        yield order[turn == number]

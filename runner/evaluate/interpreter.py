@@ -1,4 +1,4 @@
-"""Triton's interpreter inside a candidate process on a machine without a GPU.
+"""Triton's interpreter, corrected, inside a candidate process on a machine without a GPU.
 
 Owns the count of kernel launches and the refusal of launches too large to interpret. It is on only
 where the environment says TRITON_INTERPRET=1; elsewhere every function here is a no-op.
@@ -22,11 +22,15 @@ def active() -> bool:
 
 
 def warm() -> None:
-    """Import triton and put the counter where every interpreted launch passes."""
+    """Import triton, correct its interpreter, and count where every interpreted launch passes."""
     if not active():
         return
-    from triton.runtime.interpreter import GridExecutor
+    from triton.runtime.interpreter import GridExecutor, _interpreter
 
+    from runner.analysis.address_space import Plain
+    from runner.analysis.interpreter_launch import install
+
+    install(Plain(_interpreter), sampled=False)
     original = GridExecutor.__call__
 
     def counted(self: Any, *arguments: Any, **keywords: Any) -> Any:

@@ -96,8 +96,9 @@ def test_the_kernels_of_the_zoo_are_clean_on_the_small_case(slug: str) -> None:
         assert found.verdict is AnalysisVerdict.clean, (found.reason, found.findings)
 
 
-def test_every_operation_gives_what_numpy_and_torch_give() -> None:
-    argv = [sys.executable, "-W", "ignore", "-m", "tests.analysis.simulate.operations"]
+@pytest.mark.parametrize("memory", [[], ["--plain"]], ids=["watched", "plain"])
+def test_every_operation_gives_what_numpy_and_torch_give(memory: list[str]) -> None:
+    argv = [sys.executable, "-W", "ignore", "-m", "tests.analysis.simulate.operations", *memory]
     environment = os.environ | {"TRITON_INTERPRET": "1"}
     done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -1,9 +1,10 @@
 """Child process: every operation of the interpreter on every dtype, against numpy and torch.
 
-    TRITON_INTERPRET=1 python -m tests.analysis.simulate.operations [--original]
+    TRITON_INTERPRET=1 python -m tests.analysis.simulate.operations [--original | --plain]
 
 Prints one JSON line per operation and dtype: `[operation, dtype, what is wrong or ""]`. With
-`--original` Triton's own interpreter runs instead of the corrected one, which shows its faults.
+`--original` Triton's own interpreter runs instead of the corrected one, which shows its faults;
+with `--plain` the corrected one on this process's own memory, as in an evaluation.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from typing import Any
 import numpy as np
 import torch
 import triton
+from triton.runtime.interpreter import _interpreter
 
 from runner.analysis import standin
+from runner.analysis.address_space import Plain
 from runner.analysis.interpreter_launch import install
 from runner.analysis.memory import Memory
 from runner.analysis.simulate_child import Questions
@@ -662,11 +665,12 @@ def check(kernel: Any, operation: Operation, dtype: str) -> str:
     return difference(result, expected_bits(want, out), operation.ulps)
 
 
-def main(original: bool) -> None:
+def main(how: str) -> None:
     driver = standin.Driver(TARGETS[DEFAULT], Questions())
     triton.runtime.driver.set_active(driver)  # some operations ask what the target can do
-    if not original:
-        install(Memory("kernels_under_test.py"))
+    if how != "--original":
+        plain = how == "--plain"
+        install(Plain(_interpreter) if plain else Memory("kernels_under_test.py"))
     operations = [(o, dtype) for group in GROUPS for o in group() for dtype in o.dtypes]
     with tempfile.TemporaryDirectory() as folder:
         module = module_of(source_of(operations), folder)
@@ -676,4 +680,4 @@ def main(original: bool) -> None:
 
 
 if __name__ == "__main__":
-    main("--original" in sys.argv)
+    main("".join(sys.argv[1:]))
