@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from kernels.catalog import Problem, Tolerance
 from runner import units
 from runner.analysis.findings import GLOSSARY, Analysis, Finding
-from runner.drive import describe_best
 from runner.events import (
     CandidatePayload,
     ControlPayload,
@@ -21,6 +20,7 @@ from runner.events import (
     HarnessErrorPayload,
     RunPayload,
 )
+from runner.loop import describe_best
 from runner.results import CaseResult, Ceiling, CheckStatus, Evaluation, IntegrityCheck
 from runner.state import RunState
 from runner.tuning import Space

@@ -33,10 +33,11 @@ class EventType(StrEnum):
 
 
 class RunStatus(StrEnum):
-    """Where a run stands. `queued` waits for a worker, with its reason shown."""
+    """Where a run stands. `queued` waits for a worker, with its reason; `paused` for a person."""
 
     queued = "queued"
     running = "running"
+    paused = "paused"
     finished = "finished"
     stopped = "stopped"
     failed = "failed"
@@ -60,16 +61,67 @@ class RunPayload:
     ceilings: tuple[Ceiling, ...] = ()
 
 
+class MessageKind(StrEnum):
+    """Who speaks to whom. A `brief` opens a fresh context: an agent sees nothing from before it.
+
+    `said`: an agent's own turn. `nudge`: the harness to the agent. `notice`: the harness to people
+    alone, such as why nothing happens. `summary`: the closing words of a run.
+    """
+
+    said = "said"
+    brief = "brief"
+    nudge = "nudge"
+    notice = "notice"
+    summary = "summary"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one request to a model used. `input_tokens` leaves out what the cache was asked for.
+
+    `dollars` is None where the price of the model is not known.
+    """
+
+    model: str
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    dollars: float | None = None
+
+    @property
+    def tokens(self) -> int:
+        """All tokens, whatever they cost: what a budget of tokens counts."""
+        cached = self.cache_read_tokens + self.cache_write_tokens
+        return self.input_tokens + self.output_tokens + cached
+
+    @property
+    def context_tokens(self) -> int:
+        """How full the context was after the request."""
+        return self.tokens
+
+
 @dataclass(frozen=True)
 class MessagePayload:
-    """What an agent says, whole; `author` is the agent's name."""
+    """What is said, whole; `author` is an agent's name, or the harness's.
+
+    The turn of an agent that uses tools has the artifact `turn.json`, a runner.conversation.Turn:
+    its calls and whatever its model must be shown again. `stage` and `ordinal` are of a brief: the
+    stage of the workflow that it opens, and its number in the run, counted from 1.
+    """
 
     author: str
     text: str
+    kind: MessageKind = MessageKind.said
+    stage: str = ""
+    ordinal: int = 0
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True)
 class ToolCallPayload:
+    """`call` is unique in the run. Arguments that are long are cut; `turn.json` has them whole."""
+
     call: str
     tool: str
     arguments: dict[str, Any]
@@ -77,6 +129,8 @@ class ToolCallPayload:
 
 @dataclass(frozen=True)
 class ToolResultPayload:
+    """What the agent was told. Not `ok`: `text` is a structured error. More: `details.txt`."""
+
     call: str
     ok: bool
     text: str
@@ -86,7 +140,8 @@ class ToolResultPayload:
 class CandidatePayload:
     """`number` counts from 1 within the run; `source_sha256` is one of the event's artifacts.
 
-    `constants` are the tuning values the source was written with; `kernel` the zoo kernel, if any.
+    `constants` are the tuning values the source was written with; `kernel` the zoo kernel, if any;
+    `call` the tool call that made it, so that a call repeated after a crash makes no second one.
     """
 
     number: int
@@ -97,20 +152,38 @@ class CandidatePayload:
     source_sha256: str
     kernel: str = ""
     constants: dict[str, int] = field(default_factory=dict)
+    call: str = ""
 
 
 @dataclass(frozen=True)
 class AnalysisPayload:
+    """What `tool` (`analyze` or `simulate`) found without a device, as runner.analysis words it.
+
+    `target` and `case` are what it assumed. The artifact `levels.json.gz` of an `analyze` holds
+    every level of every kernel (runner.analysis.stored).
+    """
+
     candidate: int
     verdict: str
     findings: tuple[dict[str, Any], ...] = ()
     resources: dict[str, Any] = field(default_factory=dict)
+    reason: str = ""
+    scope: tuple[str, ...] = ()
+    tool: str = "analyze"
+    target: str = ""
+    case: str = ""
 
 
 @dataclass(frozen=True)
 class EvaluationPayload:
+    """`scope` is empty for a whole evaluation, which alone makes a candidate rank.
+
+    `check` judges without timing, `case NAME` judges and times one case.
+    """
+
     candidate: int
     evaluation: Evaluation
+    scope: str = ""
 
 
 @dataclass(frozen=True)
@@ -124,26 +197,47 @@ class ProfilePayload:
 
 @dataclass(frozen=True)
 class NotePayload:
+    """A person's note, or an agent's to whoever comes after it: then `call` made it."""
+
     author: str
     text: str
+    call: str = ""
+
+
+class ControlAction(StrEnum):
+    """What a person can ask of a run under way; it takes effect at the next step."""
+
+    stop = "stop"
+    pause = "pause"
+    resume = "resume"
+    steer = "steer"
+    extend = "extend"
 
 
 @dataclass(frozen=True)
 class ControlPayload:
-    """A person's request: `action` is `stop` (later also pause, resume, steer)."""
+    """A person's request, written when it takes effect.
 
-    action: str
+    `text` is what a steering note says, `budgets` the new limits of an extension. `request` numbers
+    the requests of a run where they are made, so that none is carried out twice.
+    """
+
+    action: ControlAction
     by: str
     text: str = ""
+    budgets: Budgets | None = None
+    request: int = 0
 
 
 @dataclass(frozen=True)
 class BudgetPayload:
-    """What is used so far, beside its limit."""
+    """What is used so far, beside its limit. `dollars` is None if a price is not known."""
 
     evaluations: int
     wall_clock_s: float
     limits: Budgets
+    tokens: int = 0
+    dollars: float | None = 0.0
 
 
 @dataclass(frozen=True)

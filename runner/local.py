@@ -8,9 +8,9 @@ from collections.abc import Callable
 from types import FrameType
 
 from runner import evaluate
-from runner.drive import EvaluationCancelled
 from runner.evaluate.ceilings import ceilings
-from runner.events import ControlPayload
+from runner.events import ControlAction, ControlPayload
+from runner.loop import EvaluationCancelled
 from runner.results import Ceiling, Evaluation
 from runner.spec import EvaluationSpec
 
@@ -22,7 +22,7 @@ class LocalEvaluator:
         self._cancel = cancel
         self._progress = progress
 
-    def evaluate(self, number: int, spec: EvaluationSpec) -> Evaluation:
+    def evaluate(self, number: int, spec: EvaluationSpec, scope: str = "") -> Evaluation:
         def progress(phase: str) -> None:
             self._progress(f"c{number} {phase}")
 
@@ -49,11 +49,11 @@ class TerminalControl:
         signal.signal(signal.SIGINT, self._interrupt)
         signal.signal(signal.SIGTERM, self._interrupt)
 
-    def poll(self) -> ControlPayload | None:
+    def poll(self, after: int) -> ControlPayload | None:
         if self._handled or not self._stop.is_set():
             return None
         self._handled = True
-        return ControlPayload("stop", "the person at the terminal")
+        return ControlPayload(ControlAction.stop, "the person at the terminal")
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self._stop.is_set() or number == signal.SIGTERM:

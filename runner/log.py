@@ -1,6 +1,6 @@
 """Logs without a database: in memory, and in a folder for the command line.
 
-Both number, stamp and store events as `runner.drive.Log` asks. They take one writer on trust: who
+Both number, stamp and store events as `runner.loop.Log` asks. They take one writer on trust: who
 may drive a run is settled where runs are shared, not here.
 """
 
@@ -51,11 +51,14 @@ class MemoryLog:
     def read(self, sha256: str) -> bytes:
         return self.artifacts[sha256]
 
+    def hint(self, text: str) -> None:
+        """Nobody watches."""
+
 
 class FileLog:
     """Keeps `events.jsonl` and `artifacts/<sha256>` in a folder; opening it again goes on.
 
-    `watch` hears of each event once it is on disk.
+    `watch` hears of each event once it is on disk, `overhear` of what an agent is just saying.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class FileLog:
         run: str,
         now: Callable[[], str] = stamp,
         watch: Callable[[Event], None] = lambda event: None,
+        overhear: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.run = run
         self._events = folder / "events.jsonl"
@@ -71,6 +75,7 @@ class FileLog:
         self._artifacts.mkdir(parents=True, exist_ok=True)
         self._now = now
         self._watch = watch
+        self._overhear = overhear
         self._drop_torn_line()
         self._seq = sum(1 for _ in self.history())
 
@@ -91,6 +96,9 @@ class FileLog:
 
     def read(self, sha256: str) -> bytes:
         return (self._artifacts / sha256).read_bytes()
+
+    def hint(self, text: str) -> None:
+        self._overhear(text)
 
     def _keep(self, content: bytes) -> None:
         path = self._artifacts / hashlib.sha256(content).hexdigest()

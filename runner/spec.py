@@ -28,13 +28,20 @@ class SpecError(ValueError):
 
 @dataclass(frozen=True)
 class Budgets:
-    """Hard limits of a run; the loop stops at whichever is reached first."""
+    """Hard limits of a run; the loop stops at whichever is reached first. None is no limit.
+
+    `tokens` counts all that models read and wrote, from the cache too.
+    """
 
     evaluations: int = 24
     wall_clock_s: float = 900.0
+    tokens: int | None = None
+    dollars: float | None = None
 
     MAX_EVALUATIONS = 1000
     MAX_WALL_CLOCK_S = 7 * 24 * 3600.0
+    MIN_TOKENS = 20_000  # a brief, a turn and closing words
+    MAX_DOLLARS = 10_000.0
 
     def __post_init__(self) -> None:
         if not 1 <= self.evaluations <= self.MAX_EVALUATIONS:
@@ -49,6 +56,13 @@ class Budgets:
                 f"{self.wall_clock_s:g} s is outside 1 s – 7 days.",
                 "Give at least a few seconds per evaluation.",
             )
+        if self.tokens is not None and self.tokens < self.MIN_TOKENS:
+            problem = f"{self.tokens:,} are too few."
+            remedy = f"Give at least {self.MIN_TOKENS:,}, or leave it empty."
+            raise SpecError("tokens", problem, remedy)
+        if self.dollars is not None and not 0 < self.dollars <= self.MAX_DOLLARS:
+            problem = f"{self.dollars:g} is outside 0–{self.MAX_DOLLARS:,.0f}."
+            raise SpecError("dollars", problem, "Give dollars, or leave it empty.")
 
 
 @dataclass(frozen=True)
@@ -62,8 +76,20 @@ class Hint:
 
 
 @dataclass(frozen=True)
+class AgentSpec:
+    """Who acts. `model` and `effort` are for agents that ask a model; empty is the default."""
+
+    agent: str
+    model: str = ""
+    effort: str = ""
+
+
+@dataclass(frozen=True)
 class RunSpec:
-    """Everything that decides how a run goes; frozen at launch and kept in its archive."""
+    """Everything that decides how a run goes; frozen at launch and kept in its archive.
+
+    `partner` is the second agent of a workflow in which two alternate.
+    """
 
     problem: str
     device: str = "host"
@@ -75,11 +101,21 @@ class RunSpec:
     seed: int = 0
     budgets: Budgets = field(default_factory=Budgets)
     hints: tuple[Hint, ...] = ()
+    model: str = ""
+    effort: str = ""
+    partner: AgentSpec | None = None
+
+    @property
+    def players(self) -> tuple[AgentSpec, ...]:
+        """Everybody who acts, in the order in which they first do."""
+        first = AgentSpec(self.agent, self.model, self.effort)
+        return (first,) if self.partner is None else (first, self.partner)
 
     def validate(self) -> Problem:
         """Check against the catalog; returns the problem or raises SpecError."""
         problem = known_problem(self.problem)
-        _one_of("agent", self.agent, AGENTS)
+        for player in self.players:
+            _one_of("agent", player.agent, AGENTS)
         _one_of("workflow", self.workflow, WORKFLOWS)
         _one_of("case_set", self.case_set, problem.case_sets(device_kind(self.device)))
         languages = sorted({kernel.language for kernel in problem.zoo})
@@ -137,7 +173,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class EvaluationSpec:
-    """One candidate to judge: `source` is a whole file, `pairs` the timed pairs per scored case."""
+    """One candidate to judge: `source` is a whole file, `pairs` the timed pairs per scored case.
+
+    `cases` names the cases to judge, all of the set when empty; not `timed` ends after the check.
+    """
 
     problem: str
     source: str
@@ -146,6 +185,8 @@ class EvaluationSpec:
     case_set: str = "host"
     pairs: int = 30
     limits: Limits = field(default_factory=Limits)
+    cases: tuple[str, ...] = ()
+    timed: bool = True
 
     MAX_PAIRS = 10_000
 

@@ -13,19 +13,23 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from runner.events import (
+    AnalysisPayload,
     BudgetPayload,
     CandidatePayload,
+    ControlAction,
     ControlPayload,
     EvaluationPayload,
     Event,
     EventType,
+    MessageKind,
     MessagePayload,
+    NotePayload,
     RunPayload,
     RunStatus,
     ToolCallPayload,
 )
 from runner.results import Ceiling, Evaluation
-from runner.spec import RunSpec
+from runner.spec import Budgets, RunSpec
 
 
 class BrokenLog(ValueError):
@@ -33,12 +37,26 @@ class BrokenLog(ValueError):
 
 
 @dataclass(frozen=True)
+class AnalysisKey:
+    """What an analysis was of: the same key means that it need not be made again."""
+
+    candidate: int
+    tool: str
+    target: str
+    case: str
+
+
+@dataclass(frozen=True)
 class RunState:
     """The fold's value after `last_seq` events; `apply` returns the next one.
 
     `wall_clock_s` counts only time during which a driver was at work: the gap before a resumption
-    is nobody's use. `stop` is the person's stop request, `said` the last message of the step under
-    way, `calls` the tool calls made.
+    and a pause are nobody's use. `stop` is the person's stop request, `said` the last message of
+    the step under way, `calls` the tool calls made, `made_by` the candidate that a call made.
+    `evaluations` holds the whole ones, `trials` those of a narrower scope by candidate and scope.
+    `limits` are the spec's budgets until a person extends them; `request` is the highest number of
+    a request that took effect, `asked_by` whose it was. `dollars` is None once something was used
+    whose price is not known.
     """
 
     run: str = ""
@@ -54,6 +72,17 @@ class RunState:
     said: MessagePayload | None = None
     budget: BudgetPayload | None = None
     calls: frozenset[str] = frozenset()
+    made_by: dict[str, int] = field(default_factory=dict)
+    trials: dict[tuple[int, str], Evaluation] = field(default_factory=dict)
+    analyses: dict[AnalysisKey, AnalysisPayload] = field(default_factory=dict)
+    notes: tuple[NotePayload, ...] = ()
+    extended: Budgets | None = None
+    paused: bool = False
+    request: int = 0
+    asked_by: str = ""
+    summary: str | None = None
+    tokens: int = 0
+    dollars: float | None = 0.0
     wall_clock_s: float = 0.0
     last_seq: int = 0
     last_at: str = ""
@@ -84,7 +113,17 @@ class RunState:
 
     @property
     def evaluations_used(self) -> int:
-        return len(self.evaluations)
+        """Measurements asked of a device, whatever their scope."""
+        return len(self.evaluations) + len(self.trials)
+
+    @property
+    def limits(self) -> Budgets:
+        assert self.spec is not None, "a run has a spec from its first event on"
+        return self.extended or self.spec.budgets
+
+    def evaluation(self, number: int, scope: str = "") -> Evaluation | None:
+        """What an evaluation of that scope found, if there was one."""
+        return self.trials.get((number, scope)) if scope else self.evaluations.get(number)
 
     @property
     def best_evaluation(self) -> Evaluation | None:
@@ -136,14 +175,46 @@ class RunState:
             return {}
         match event.decoded:
             case MessagePayload() as message:
-                return {"said": message}
+                return self._message_changes(message)
             case ToolCallPayload(call=call):
                 return {"calls": self.calls | {call}}
             case BudgetPayload() as budget:
                 return {"budget": budget}
-            case ControlPayload(action="stop") as stop:
-                return {"stop": self.stop or stop}
+            case NotePayload() as note:
+                return {"notes": (*self.notes, note)}
+            case AnalysisPayload() as found:
+                key = AnalysisKey(found.candidate, found.tool, found.target, found.case)
+                return {"analyses": {**self.analyses, key: found}}
+            case ControlPayload() as control:
+                return self._control_changes(control)
         return {}
+
+    def _message_changes(self, message: MessagePayload) -> dict[str, Any]:
+        changes: dict[str, Any] = {}
+        if message.kind is MessageKind.said:
+            changes["said"] = message
+        if message.kind is MessageKind.summary:
+            changes["summary"] = message.text
+        if message.usage is not None:
+            used = message.usage.dollars
+            known = self.dollars is not None and used is not None
+            changes["tokens"] = self.tokens + message.usage.tokens
+            changes["dollars"] = self.dollars + used if known else None  # type: ignore[operator]
+        return changes
+
+    def _control_changes(self, control: ControlPayload) -> dict[str, Any]:
+        changes: dict[str, Any] = {
+            "request": max(self.request, control.request),
+            "asked_by": control.by,
+        }
+        match control.action:
+            case ControlAction.stop:
+                changes["stop"] = self.stop or control
+            case ControlAction.pause | ControlAction.resume:
+                changes["paused"] = control.action is ControlAction.pause
+            case ControlAction.extend:
+                changes["extended"] = control.budgets or self.extended
+        return changes
 
     def _run_changes(self, event: Event) -> dict[str, Any]:
         payload: RunPayload = event.decoded
@@ -167,16 +238,20 @@ class RunState:
             raise BrokenLog(f"event {event.seq}: the parent c{payload.parent} is not in the log")
         if payload.source_sha256 not in {ref.sha256 for ref in event.artifacts}:
             raise BrokenLog(f"event {event.seq}: the source is not among the event's artifacts")
-        return {"candidates": {**self.candidates, payload.number: payload}, "said": None}
+        made_by = {**self.made_by, payload.call: payload.number} if payload.call else self.made_by
+        candidates = {**self.candidates, payload.number: payload}
+        return {"candidates": candidates, "made_by": made_by, "said": None}
 
     def _evaluation_changes(self, event: Event) -> dict[str, Any]:
         payload: EvaluationPayload = event.decoded
         number = payload.candidate
         if number not in self.candidates:
             raise BrokenLog(f"event {event.seq}: evaluates c{number}, which is not in the log")
-        if number in self.evaluations:
+        if self.evaluation(number, payload.scope) is not None:
             raise BrokenLog(f"event {event.seq}: evaluates c{number} a second time")
         evaluation = payload.evaluation
+        if payload.scope:
+            return {"trials": {**self.trials, (number, payload.scope): evaluation}}
         best, champion = self.best, self.best_evaluation
         if evaluation.better_than(champion):
             best = number
@@ -187,7 +262,14 @@ class RunState:
         }
 
 
-_KEPT = {EventType.message, EventType.tool_call, EventType.budget, EventType.control}
+_KEPT = {
+    EventType.message,
+    EventType.tool_call,
+    EventType.budget,
+    EventType.control,
+    EventType.note,
+    EventType.analysis,
+}
 
 
 def moment(event: Event) -> datetime:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernels.catalog import Problem
-from runner.drive import Proposal
+from runner.loop import Proposal
 from runner.state import RunState
 
 

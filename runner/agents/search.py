@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.catalog import Problem, ZooKernel
 from runner import units
-from runner.drive import Proposal, describe
+from runner.loop import Proposal, describe
 from runner.results import Evaluation, Verdict
-from runner.spec import RunSpec
+from runner.spec import AgentSpec, RunSpec
 from runner.state import RunState
 from runner.tuning import Change, Setting, Space, default_setting, nearest_setting
 
@@ -43,7 +43,7 @@ SAYS_NOTHING = {  # about how good a kernel is
 }
 
 
-def create() -> SearchAgent:
+def create(spec: AgentSpec) -> SearchAgent:
     return SearchAgent()
 
 

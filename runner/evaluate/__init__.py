@@ -110,7 +110,8 @@ class Request:
         if spec.case_set not in sets:
             remedy = f"Use one of: {', '.join(sets)}."
             raise SpecError("case_set", f"{spec.case_set!r} is not offered on {kind}.", remedy)
-        cases = tuple(sorted(problem.cases_in(spec.case_set), key=lambda case: case.scored))
+        chosen = _chosen(problem, spec)
+        cases = tuple(sorted(chosen, key=lambda case: case.scored))
         return cls(spec, problem, cases, device_info(spec.device), cancel, progress)
 
     def result(
@@ -130,6 +131,16 @@ class Request:
             output=output,
             compile_output=compile_output,
         )
+
+
+def _chosen(problem: Problem, spec: EvaluationSpec) -> tuple[Case, ...]:
+    """The cases that the request names, all of its set when it names none; raises SpecError."""
+    offered = {case.name: case for case in problem.cases_in(spec.case_set)}
+    unknown = [name for name in spec.cases if name not in offered]
+    if unknown:
+        words = f"case set {spec.case_set!r} of {problem.slug} has no case {unknown[0]!r}."
+        raise SpecError("cases", words, f"Use some of: {', '.join(offered)}.")
+    return tuple(case for name, case in offered.items() if not spec.cases or name in spec.cases)
 
 
 def _evaluate(request: Request) -> Evaluation:
@@ -243,9 +254,9 @@ def _examine(request: Request, session: Session, artifact: str, finding: Finding
         session.start(request.spec.language, artifact, request.cases)
         for case in request.cases:
             clean = all(result.verdict is Verdict.passed for result in finding.cases)
-            pairs = request.spec.pairs if case.scored and clean else None
-            result = session.examine(case, pairs)
-            if case.scored and not clean and result.verdict is Verdict.passed:
+            timed = request.spec.timed and case.scored
+            result = session.examine(case, request.spec.pairs if timed and clean else None)
+            if timed and not clean and result.verdict is Verdict.passed:
                 reason = "checked but not timed: another case failed"
                 result = replace(result, verdict=Verdict.unmeasured, reason=reason)
             finding.cases.append(result)

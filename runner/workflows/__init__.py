@@ -1,6 +1,7 @@
-"""Who acts and when to stop. A workflow is one module here with `run(loop, agent, problem)`.
+"""Who acts and when to stop. A workflow is one module here with `run(loop, players)`.
 
-The module's name is the workflow's name; nothing else registers it.
+The module's name is the workflow's name; nothing else registers it. `PLAYERS` is how many agents it
+takes, `TITLE` what a form calls it.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import pkgutil
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
-    from kernels.catalog import Problem
-    from runner.drive import Agent, Ending, Loop
+    from runner.agents import Agent
+    from runner.loop import Ending, Loop
 
 
 class Workflow(Protocol):
-    def run(self, loop: Loop, agent: Agent, problem: Problem) -> Ending:
+    PLAYERS: int
+    TITLE: str
+
+    def run(self, loop: Loop, players: tuple[Agent, ...]) -> Ending:
         """Work until the run must end, and say why it does. Must survive a restart at any event."""
         ...
 

@@ -11,9 +11,12 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
-from runner.drive import Interrupted
-from runner.events import ControlPayload, Event
+from runner import agents
+from runner.agents import Agent
+from runner.drive import Create
+from runner.events import ControlAction, ControlPayload, Event
 from runner.log import MemoryLog
+from runner.loop import Interrupted
 from runner.results import (
     CaseResult,
     Ceiling,
@@ -81,7 +84,7 @@ class FakeEvaluator:
         self.asked: list[int] = []
         self.specs: list[EvaluationSpec] = []
 
-    def evaluate(self, number: int, spec: EvaluationSpec) -> Evaluation:
+    def evaluate(self, number: int, spec: EvaluationSpec, scope: str = "") -> Evaluation:
         self.asked.append(number)
         self.specs.append(spec)
         return self.judge(spec.source)
@@ -116,16 +119,24 @@ class Requests:
     def __init__(self, *answers: ControlPayload | type[Interrupted] | None) -> None:
         self._answers = iter(answers)
 
-    def poll(self) -> ControlPayload | None:
+    def poll(self, after: int) -> ControlPayload | None:
         answer = next(self._answers, None)
         if answer is Interrupted:
             raise Interrupted("the worker shuts down")
         assert answer is None or isinstance(answer, ControlPayload)
         return answer
 
+    def pause(self) -> None:
+        """The next answer comes at once."""
+
+
+def only(agent: Agent | None) -> Create:
+    """Creates this agent whatever is asked for; without one, what is asked for."""
+    return agents.create if agent is None else lambda spec: agent
+
 
 def stop_by(person: str) -> ControlPayload:
-    return ControlPayload("stop", person)
+    return ControlPayload(ControlAction.stop, person)
 
 
 class Seconds:

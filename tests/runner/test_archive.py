@@ -24,7 +24,7 @@ from runner.events import RunPayload, RunStatus
 from runner.log import MemoryLog
 from runner.spec import Budgets, RunSpec
 from runner.wire import canonical, to_json
-from tests.runner.fakes import RUN, FakeEvaluator, Requests, Seconds, by_first_line, make_log
+from tests.runner.fakes import RUN, FakeEvaluator, Requests, Seconds, by_first_line, make_log, only
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +34,7 @@ def make_run() -> MemoryLog:
     spec = RunSpec("softmax", budgets=Budgets(evaluations=5))
     agent = ScriptedAgent(("// 1.2\n", "// crashed\n", "// 1.5\n"))
     evaluator = FakeEvaluator(by_first_line)
-    drive(spec, log, evaluator, Requests(), clock=Seconds(), agent=agent)
+    drive(spec, log, evaluator, Requests(), clock=Seconds(), create=only(agent))
     return log
 
 

@@ -9,14 +9,14 @@ from runner.events import RunStatus
 from runner.log import MemoryLog
 from runner.spec import Budgets, RunSpec
 from runner.state import RunState
-from tests.runner.fakes import FakeEvaluator, Requests, by_constants, by_first_line, make_log
+from tests.runner.fakes import FakeEvaluator, Requests, by_constants, by_first_line, make_log, only
 
 
 def run(goal: float | None, *lines: str) -> MemoryLog:
     log = make_log()
     spec = RunSpec("softmax", goal_speedup=goal, budgets=Budgets(evaluations=10))
     agent = ScriptedAgent(tuple(f"// {line}\n" for line in lines))
-    drive(spec, log, FakeEvaluator(by_first_line), Requests(), agent=agent)
+    drive(spec, log, FakeEvaluator(by_first_line), Requests(), create=only(agent))
     return log
 
 

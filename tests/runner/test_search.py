@@ -12,14 +12,22 @@ import pytest
 from kernels.catalog import Problem, load_problem
 from runner import agents
 from runner.agents.search import SearchAgent
-from runner.drive import Proposal, drive
+from runner.drive import drive
 from runner.events import MessagePayload
 from runner.log import MemoryLog
+from runner.loop import Proposal
 from runner.results import Evaluation, Verdict
-from runner.spec import Budgets, Hint, RunSpec
+from runner.spec import AgentSpec, Budgets, Hint, RunSpec
 from runner.state import RunState
 from runner.tuning import Space, default_setting, nearest_setting
-from tests.runner.fakes import FakeEvaluator, Requests, by_constants, make_evaluation, make_log
+from tests.runner.fakes import (
+    FakeEvaluator,
+    Requests,
+    by_constants,
+    make_evaluation,
+    make_log,
+    only,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBLEM = load_problem("softmax")
@@ -166,7 +174,7 @@ def test_several_kernels_of_a_language_are_all_started_from() -> None:
     log = make_log()
     spec = RunSpec("softmax", budgets=Budgets(evaluations=9))
     agent = _Elsewhere(problem)
-    drive(spec, log, FakeEvaluator(by_constants), Requests(), agent=agent)
+    drive(spec, log, FakeEvaluator(by_constants), Requests(), create=only(agent))
     candidates = state_of(log).candidates
     assert [candidates[1].kernel, candidates[2].kernel] == [KERNEL.name, "twin"]
     assert candidates[2].idea == f"twin instead of c1's {KERNEL.name}: a twin."
@@ -212,11 +220,11 @@ def test_a_constant_between_two_legal_values_moves_to_the_nearest() -> None:
 def test_agents_are_listed_without_importing_optuna() -> None:
     program = (
         "import sys; from runner import agents, spec; assert 'search' in spec.AGENTS; "
-        "agents.create('search'); sys.exit('optuna' in sys.modules)"
+        "agents.create(spec.AgentSpec('search')); sys.exit('optuna' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT).returncode == 0
 
 
 def test_an_agent_that_is_not_offered_is_refused_by_name() -> None:
     with pytest.raises(LookupError, match="no agent is called 'scripted'"):
-        agents.create("scripted")
+        agents.create(AgentSpec("scripted"))

@@ -16,8 +16,9 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from runner.drive import EvaluationCancelled, Interrupted, drive
+from runner.drive import drive
 from runner.events import ControlPayload, HarnessErrorPayload, RunPayload, RunStatus
+from runner.loop import EvaluationCancelled, Interrupted
 from runner.results import Ceiling, Evaluation
 from runner.spec import EvaluationSpec, SpecError
 from runner.wire import canonical, from_json, to_json
@@ -121,7 +122,7 @@ def _close_as_failed(run: Run, log: DatabaseLog, lease: Lease, error: Exception)
 
 
 class DatabaseControl:
-    """Implements runner.drive.Control: the stop request in the row, shutdown and a lost lease."""
+    """Implements runner.loop.Control: the stop request in the row, shutdown and a lost lease."""
 
     def __init__(self, run_pk: int, shutdown: threading.Event, lost: threading.Event) -> None:
         self.run_pk = run_pk
@@ -138,7 +139,7 @@ class DatabaseControl:
 
 
 class JobEvaluator:
-    """Implements runner.drive.Evaluator: asks a device queue through a Job row, and waits.
+    """Implements runner.loop.Evaluator: asks a device queue through a Job row, and waits.
 
     The row is unique for the run and the candidate, so a driver that resumes adopts what is under
     way or done already, and each candidate is evaluated once.

@@ -161,9 +161,13 @@ async def _read(pk: int, seq: int, limit: int) -> Reading:
 
 
 def read_rows(pk: int, seq: int, limit: int) -> Reading:
-    """At most `limit` events after `seq`, rendered, and where the run stands."""
-    columns = Run.objects.values_list("last_seq", "status", "reason").get(pk=pk)
+    """At most `limit` events after `seq`, rendered, and where the run stands.
+
+    The events come first: where the run stands is then never older than they are, so the frame that
+    holds a run's last event also says that it is over.
+    """
     rows = list(Event.objects.filter(run=pk, seq__gt=seq).order_by("seq")[:limit])
+    columns = Run.objects.values_list("last_seq", "status", "reason").get(pk=pk)
     pages = _render(rows)
     items = tuple(_item(row, page) for row, page in zip(rows, pages, strict=True))
     return Reading(Standing(*columns), items)

@@ -13,7 +13,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from runner.drive import Interrupted
+from runner.loop import Interrupted
 from runner.events import Event, make_event
 from runner.wire import canonical, to_json
 from webapp.runs import projection, store
@@ -27,7 +27,7 @@ class LeaseLost(Interrupted):
 
 
 class DatabaseLog:
-    """Implements runner.drive.Log for one run under one lease token."""
+    """Implements runner.loop.Log for one run under one lease token."""
 
     def __init__(self, run: Run, token: int) -> None:
         self.run_pk = run.pk
