@@ -79,6 +79,25 @@ def seconds(duration_s: float | None) -> str:
     return _two(hours // 24, "d", hours % 24, "h")
 
 
+def dollars(amount: float | None) -> str:
+    """`$0.042`, `$2.14`, `$1,250`; a dash where a price is not known."""
+    if amount is None:
+        return MISSING
+    if amount >= 999.995:
+        return f"${amount:,.0f}"
+    return f"${amount:.2f}" if amount >= 0.0995 or amount == 0 else f"${significant(amount)}"
+
+
+def tokens(count: int | None) -> str:
+    """`812`, `12.4k`, `1.28M`: a count that is read for its size."""
+    if count is None:
+        return MISSING
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= 0.9995 * size:
+            return f"{significant(count / size)}{unit}"
+    return str(count)
+
+
 def significant(value: float) -> str:
     """Three significant digits without an exponent: `0.912`, `12.4`, `845`, `1234`."""
     magnitude = abs(value)

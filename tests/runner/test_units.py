@@ -75,3 +75,15 @@ def test_a_launch_stands_beside_the_device_time_and_says_when_it_takes_longer() 
     assert units.launch(140.0, 9.8) == "device 140 µs · launch 9.80 µs"
     assert units.launch(4.2, 9.8) == "device 4.20 µs · launch 9.80 µs; launch-bound"
     assert units.launch(4.2, None) == ""
+
+
+def test_dollars_have_cents_and_small_sums_their_digits() -> None:
+    sums = (0, 0.0, 0.00421, 0.0996, 2.143, 12.5, 1250.4, None)
+    written = ["$0.00", "$0.00", "$0.00421", "$0.10", "$2.14", "$12.50", "$1,250", "–"]
+    assert [units.dollars(amount) for amount in sums] == written
+
+
+def test_tokens_are_written_for_their_size() -> None:
+    counts = (0, 812, 999, 1000, 12_430, 999_700, 1_284_000, None)
+    written = ["0", "812", "999", "1.00k", "12.4k", "1.00M", "1.28M", "–"]
+    assert [units.tokens(count) for count in counts] == written

@@ -20,11 +20,14 @@ register.filter("rate_flops", units.rate_flops)
 register.filter("speedup", units.speedup)
 register.filter("bytes_iec", units.bytes_iec)
 register.filter("seconds", units.seconds)
+register.filter("dollars", units.dollars)
+register.filter("tokens", units.tokens)
 
 # word → (colour class, icon, label)
 CHIPS: dict[str, tuple[str, str, str]] = {
     "queued": ("idle", "◌", "queued"),
     "running": ("run", "◐", "running"),
+    "paused": ("warn", "⏸", "paused"),
     "finished": ("ok", "✓", "finished"),
     "stopped": ("warn", "■", "stopped"),
     "failed": ("bad", "✕", "failed"),
