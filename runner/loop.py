@@ -31,6 +31,7 @@ from runner.events import (
     MessageKind,
     MessagePayload,
     NotePayload,
+    ProfilePayload,
     RunPayload,
     RunStatus,
     Sink,
@@ -184,6 +185,9 @@ class Answer:
     ok: bool = True
 
 
+CUT_SHORT = Answer("given up: a person stopped the run", ok=False)
+
+
 class Loop:
     """One run under way. `closing_s` is kept back of the wall clock for the closing words."""
 
@@ -243,6 +247,17 @@ class Loop:
     def source(self, number: int) -> str:
         """A candidate's source file."""
         return self.read(self.state.candidates[number].source_sha256).decode()
+
+    def printed(self, number: int, scope: str = "") -> str:
+        """All that compiler and candidate printed in an evaluation that was made."""
+        found = self.state.evaluation(number, scope)
+        assert found is not None, f"c{number} has no evaluation of scope {scope!r}"
+        kept = {ref.name: ref.sha256 for ref in self.state.printed.get((number, scope), ())}
+        texts = {"compile_output": found.compile_output, "output": found.output}
+        for name in texts:
+            if f"{name}.txt" in kept:
+                texts[name] = self.read(kept[f"{name}.txt"]).decode("utf-8", "replace")
+        return "\n".join(text for text in texts.values() if text.strip())
 
     def turn(self, sha256: str) -> Turn:
         """A turn of an agent, as `turn.json` keeps it."""
@@ -339,8 +354,9 @@ class Loop:
 
     def take_turn(self, agent: str, turn: Turn) -> None:
         """Log a whole turn of an agent; its calls are run from what was logged."""
-        message = MessagePayload(agent, turn.text, usage=turn.usage)
-        self._emit(message, {TURN: canonical(to_json(turn)).encode()})
+        message = MessagePayload(agent, _storable(turn.text), usage=turn.usage)
+        content = canonical(to_json(turn)).encode("utf-8", "backslashreplace")  # JSON's own escape
+        self._emit(message, {TURN: content})
         self.report_budget()
 
     def nudge(self, text: str) -> None:
@@ -427,6 +443,11 @@ class Loop:
         if key not in self.state.analyses:
             self._emit(payload, artifacts)
 
+    def record_profile(self, payload: ProfilePayload) -> None:
+        """Log what a profiler found, or why there was none; once for each candidate."""
+        if payload.candidate not in self.state.profiles:
+            self._emit(payload)
+
     def note(self, author: str, text: str, call: str) -> None:
         """Log an agent's note, once for each call."""
         if call not in {note.call for note in self.state.notes}:
@@ -435,12 +456,12 @@ class Loop:
     def begin_call(self, name: str, call: Call) -> None:
         """Log that a tool is being called, unless a driver that died has logged it already."""
         if name not in self.conversation.tools:
-            self._emit(ToolCallPayload(name, call.tool, _cut(call)))
+            self._emit(ToolCallPayload(name, _storable(call.tool[:100]), _cut(call)))
 
     def end_call(self, name: str, answer: Answer) -> None:
         """Log what a tool answered."""
-        details = {DETAILS: answer.details.encode()} if answer.details else None
-        self._emit(ToolResultPayload(name, answer.ok, answer.text), details)
+        details = {DETAILS: answer.details.encode("utf-8", "replace")} if answer.details else None
+        self._emit(ToolResultPayload(name, answer.ok, _storable(answer.text)), details)
 
     def report_budget(self) -> None:
         """Log what is used, if it has changed."""
@@ -558,15 +579,22 @@ def _count(number: int, noun: str) -> str:
 def _cut(call: Call) -> dict[str, Any]:
     """The arguments as an event shows them: long texts are cut, and say how long they are."""
     if call.malformed:
-        return {"malformed": call.malformed[:ARGUMENT_CHARACTERS]}
-    return {name[:100]: _cut_value(value) for name, value in list(call.arguments.items())[:20]}
+        return {"malformed": _storable(call.malformed[:ARGUMENT_CHARACTERS])}
+    arguments = list(call.arguments.items())[:20]
+    return {_storable(name[:100]): _cut_value(value) for name, value in arguments}
+
+
+def _storable(text: str) -> str:
+    """Lone surrogates have no UTF-8: a model can write one, and a tool then refuses it."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _cut_value(value: Any) -> Any:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = _storable(text)
     if len(text) <= ARGUMENT_CHARACTERS:
-        return value
-    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+        return text if isinstance(value, str) else json.loads(text)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     return f"{text[:ARGUMENT_CHARACTERS]}… ({len(text):,} characters, sha256 {digest}…)"
 
 

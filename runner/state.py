@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from runner.conversation import DETAILS
 from runner.events import (
     AnalysisPayload,
+    ArtifactRef,
     BudgetPayload,
     CandidatePayload,
     ControlAction,
@@ -24,9 +26,11 @@ from runner.events import (
     MessageKind,
     MessagePayload,
     NotePayload,
+    ProfilePayload,
     RunPayload,
     RunStatus,
     ToolCallPayload,
+    ToolResultPayload,
 )
 from runner.results import Ceiling, Evaluation
 from runner.spec import Budgets, RunSpec
@@ -53,7 +57,9 @@ class RunState:
     `wall_clock_s` counts only time during which a driver was at work: the gap before a resumption
     and a pause are nobody's use. `stop` is the person's stop request, `said` the last message of
     the step under way, `calls` the tool calls made, `made_by` the candidate that a call made.
-    `evaluations` holds the whole ones, `trials` those of a narrower scope by candidate and scope.
+    `evaluations` holds the whole ones, `trials` those of a narrower scope by candidate and scope;
+    `printed` names, by the same keys, the artifacts of program output too long for the event.
+    `details` names the artifact of each tool call whose answer has more than its text.
     `limits` are the spec's budgets until a person extends them; `request` is the highest number of
     a request that took effect, `asked_by` whose it was. `dollars` is None once something was used
     whose price is not known.
@@ -74,6 +80,9 @@ class RunState:
     calls: frozenset[str] = frozenset()
     made_by: dict[str, int] = field(default_factory=dict)
     trials: dict[tuple[int, str], Evaluation] = field(default_factory=dict)
+    printed: dict[tuple[int, str], tuple[ArtifactRef, ...]] = field(default_factory=dict)
+    details: dict[str, str] = field(default_factory=dict)
+    profiles: dict[int, ProfilePayload] = field(default_factory=dict)
     analyses: dict[AnalysisKey, AnalysisPayload] = field(default_factory=dict)
     notes: tuple[NotePayload, ...] = ()
     extended: Budgets | None = None
@@ -185,6 +194,11 @@ class RunState:
             case AnalysisPayload() as found:
                 key = AnalysisKey(found.candidate, found.tool, found.target, found.case)
                 return {"analyses": {**self.analyses, key: found}}
+            case ProfilePayload() as profile:
+                return {"profiles": {**self.profiles, profile.candidate: profile}}
+            case ToolResultPayload(call=call):
+                kept = [ref.sha256 for ref in event.artifacts if ref.name == DETAILS]
+                return {"details": {**self.details, call: kept[0]}} if kept else {}
             case ControlPayload() as control:
                 return self._control_changes(control)
         return {}
@@ -250,14 +264,19 @@ class RunState:
         if self.evaluation(number, payload.scope) is not None:
             raise BrokenLog(f"event {event.seq}: evaluates c{number} a second time")
         evaluation = payload.evaluation
+        printed = self.printed
+        if event.artifacts:
+            printed = {**printed, (number, payload.scope): event.artifacts}
         if payload.scope:
-            return {"trials": {**self.trials, (number, payload.scope): evaluation}}
+            trials = {**self.trials, (number, payload.scope): evaluation}
+            return {"trials": trials, "printed": printed}
         best, champion = self.best, self.best_evaluation
         if evaluation.better_than(champion):
             best = number
         return {
             "evaluations": {**self.evaluations, number: evaluation},
             "best": best,
+            "printed": printed,
             "said": None,
         }
 
@@ -269,6 +288,8 @@ _KEPT = {
     EventType.control,
     EventType.note,
     EventType.analysis,
+    EventType.profile,
+    EventType.tool_result,
 }
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from runner import examination, prompts, tools
 from runner.agents import Agent, AgentFailed, ContextFull, Conversant, Proposer
 from runner.conversation import Turn
-from runner.loop import Answer, Loop, TurnCut
+from runner.loop import CUT_SHORT, Loop, TurnCut
 
 NUDGE_AFTER = 3  # failures of one and the same call in a row
 STUCK_AFTER = 6
@@ -101,9 +101,6 @@ def _run_call(loop: Loop, agent: Conversant, stage: Stage) -> Progress:
     if loop.conversation.failing == NUDGE_AFTER:
         loop.nudge(prompts.text("repeating"))
     return Progress.working
-
-
-CUT_SHORT = Answer("given up: a person stopped the run", ok=False)
 
 
 def _reply(loop: Loop, agent: Conversant, stage: Stage) -> None:

@@ -13,8 +13,10 @@ from runner.events import (
     EvaluationPayload,
     Event,
     MessagePayload,
+    ProfilePayload,
     RunPayload,
     RunStatus,
+    ToolResultPayload,
     artifact_ref,
     make_event,
 )
@@ -141,3 +143,18 @@ def test_gaps_other_runs_missing_sources_and_other_time_zones_are_refused() -> N
     sourceless = make_event(RUN, 2, second.at, candidate(1))
     with pytest.raises(BrokenLog, match="source is not among"):
         RunState.from_events([first, sourceless])
+
+
+def test_details_and_long_output_are_found_by_what_they_belong_to() -> None:
+    log = events((0, STARTED), (0, candidate(1)))
+    at = log[-1].at
+    long_output = {"output.txt": b"printed"}
+    evaluated = EvaluationPayload(1, make_evaluation(1.2))
+    log.append(make_event(RUN, 3, at, evaluated, long_output))
+    log.append(make_event(RUN, 4, at, ToolResultPayload("e2.1", True, "short")))
+    log.append(make_event(RUN, 5, at, ToolResultPayload("e2.2", True, "s"), {"details.txt": b"d"}))
+    log.append(make_event(RUN, 6, at, ProfilePayload(1, "none", False, "no profiler")))
+    state = RunState.from_events(log)
+    assert state.details == {"e2.2": artifact_ref("details.txt", b"d").sha256}
+    assert state.printed == {(1, ""): (artifact_ref("output.txt", b"printed"),)}
+    assert state.profiles[1].reason == "no profiler"
