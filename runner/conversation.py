@@ -27,6 +27,8 @@ TURN = "turn.json"  # the artifact of a message that holds its Turn
 DETAILS = "details.txt"  # the artifact of a tool result that holds what its text left out
 FINISH = "finish"  # the tool that ends a stage
 BENCHMARK = "benchmark"  # the tool that has something measured
+REFUSED = "refusal"  # Turn.stop where the model would not answer
+CUT = "max_tokens"  # Turn.stop where the turn was longer than the output may be
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,11 @@ class Conversation:
     def last_turn(self) -> Said | None:
         turns = [entry for entry in self.entries if isinstance(entry, Said)]
         return turns[-1] if turns else None
+
+    @property
+    def lacks_reply(self) -> bool:
+        """True if nothing was said to the agent since its last turn: that called nothing."""
+        return bool(self.entries) and isinstance(self.entries[-1], Said)
 
     @property
     def answered(self) -> frozenset[str]:

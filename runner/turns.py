@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from runner import examination, prompts, tools
 from runner.agents import Agent, AgentFailed, ContextFull, Conversant, Proposer
-from runner.conversation import Turn
+from runner.conversation import CUT, REFUSED, Turn
 from runner.loop import CUT_SHORT, Loop, TurnCut
 
 NUDGE_AFTER = 3  # failures of one and the same call in a row
@@ -50,7 +50,10 @@ def take(loop: Loop, agent: Agent, stage: Stage, ordinal: int) -> Progress:
     if loop.conversation.finished:
         return Progress.finished
     if loop.conversation.idle_turns >= IDLE_TURNS:
-        return Progress.idle
+        return _idle(loop)
+    if loop.conversation.lacks_reply:
+        loop.nudge(prompts.text(_nudge(loop)))
+        return Progress.working
     _reply(loop, agent, stage)
     return Progress.working
 
@@ -63,6 +66,7 @@ def close(loop: Loop, agent: Agent, reason: str) -> None:
         loop.summarise(agent.name, agent.summarise(loop.problem, loop.state, reason))
         return
     measured = prompts.measured(loop, reason)
+    loop.closing_s = 0.0  # the time that was kept back is for this
     try:
         turn = agent.close(loop, reason)
     except (AgentFailed, ContextFull, TurnCut) as error:
@@ -110,19 +114,36 @@ def _reply(loop: Loop, agent: Conversant, stage: Stage) -> None:
     except TurnCut as cut:
         loop.notice(f"The turn was given up: {cut}.", cut.usage)
     except ContextFull:
-        _start_afresh(loop, agent, stage)
+        _start_afresh(loop, agent, stage, offered)
     else:
         loop.take_turn(agent.name, turn)
-        if not turn.calls:
-            loop.nudge(prompts.text("idle"))
 
 
-def _start_afresh(loop: Loop, agent: Conversant, stage: Stage) -> None:
+def _nudge(loop: Loop) -> str:
+    """The prompt for an agent whose last turn called nothing."""
+    return {REFUSED: "refused", CUT: "cut"}.get(_stop(loop), "idle")
+
+
+def _idle(loop: Loop) -> Progress:
+    if _stop(loop) == REFUSED:
+        raise AgentFailed("the model refused, and went on refusing when it was asked again")
+    return Progress.idle
+
+
+def _stop(loop: Loop) -> str:
+    """Why the last turn ended, in the model's words."""
+    last = loop.conversation.last_turn
+    return "" if last is None else loop.turn(last.sha256).stop
+
+
+def _start_afresh(
+    loop: Loop, agent: Conversant, stage: Stage, offered: tuple[tools.Tool, ...]
+) -> None:
     """The same stage in a fresh context: the brief, what is measured, and what the agent says."""
     if not loop.conversation.entries:
         raise AgentFailed("the brief alone does not fit the model's context")
     try:
-        handed = agent.hand_over(loop)
+        handed = agent.hand_over(loop, offered)
     except (TurnCut, ContextFull, AgentFailed) as error:
         loop.notice(f"{agent.name} could not hand over: {error}", getattr(error, "usage", None))
         handed = Turn()

@@ -23,7 +23,7 @@ NOT_OFFERED = {"scripted", "replay"}  # built with their script, never launched 
 
 
 class ContextFull(Exception):
-    """The conversation does not fit the model's context any more; a fresh one must be opened."""
+    """The model cannot take the conversation up again, for its length mostly: open a fresh one."""
 
 
 class AgentFailed(Exception):
@@ -65,8 +65,11 @@ class Conversant(Protocol):
         """
         ...
 
-    def hand_over(self, loop: Loop) -> Turn:
-        """What whoever goes on in a fresh context must know; empty where it cannot be told."""
+    def hand_over(self, loop: Loop, tools: tuple[Tool, ...]) -> Turn:
+        """What whoever goes on in a fresh context must know; empty where it cannot be told.
+
+        `tools` are those of the conversation: a model may take it up again only with the same ones.
+        """
         ...
 
     def close(self, loop: Loop, reason: str) -> Turn:
