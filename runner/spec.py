@@ -13,6 +13,7 @@ from runner import agents, workflows
 
 AGENTS = agents.names()
 WORKFLOWS = workflows.names()
+OUTSIDE = "external"  # the agent that is somebody else's, and calls in over MCP
 LANGUAGES = {"host": "cpp", "cuda": "triton"}  # what an agent writes by default for a device kind
 
 
@@ -111,12 +112,20 @@ class RunSpec:
         first = AgentSpec(self.agent, self.model, self.effort)
         return (first,) if self.partner is None else (first, self.partner)
 
+    @property
+    def outside(self) -> bool:
+        """True if an outside agent acts: it calls in, and cannot be asked for anything."""
+        return any(player.agent == OUTSIDE for player in self.players)
+
     def validate(self) -> Problem:
         """Check against the catalog; returns the problem or raises SpecError."""
         problem = known_problem(self.problem)
         for player in self.players:
             _one_of("agent", player.agent, AGENTS)
         _one_of("workflow", self.workflow, WORKFLOWS)
+        if self.outside and (self.workflow != "goal" or self.partner is not None):
+            remedy = "Use goal, with no second agent."
+            raise SpecError("workflow", "an outside agent can only work alone on a goal.", remedy)
         _one_of("case_set", self.case_set, problem.case_sets(device_kind(self.device)))
         languages = sorted({kernel.language for kernel in problem.zoo})
         _one_of("language", self.language, languages)

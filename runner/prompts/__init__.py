@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, Protocol
 
 from kernels.catalog import Argument, Case, Problem
 from runner import units
 from runner.loop import Loop, describe, describe_best
 from runner.results import Verdict
+from runner.spec import RunSpec
 
 FOLDER = Path(__file__).parent
 LISTED = 8  # frontier candidates and failures that a brief names
@@ -33,22 +34,37 @@ def render(name: str, **values: Any) -> str:
     return Template(text(name)).substitute(values)
 
 
-def system(loop: Loop) -> str:
-    """What holds for every agent and every stage; the same all through a run."""
-    return render("system", contract=contract(loop))
+class Setting(Protocol):
+    """What is the same all through a run. A loop is one."""
+
+    @property
+    def spec(self) -> RunSpec: ...
+
+    @property
+    def problem(self) -> Problem: ...
+
+
+def system(setting: Setting) -> str:
+    """What holds for every agent and every stage."""
+    return render("system", contract=contract(setting))
+
+
+def objective(setting: Setting, name: str) -> str:
+    """A stage's own words: the file of that name with what the run is about."""
+    goal = setting.spec.goal_speedup
+    return render(
+        name,
+        problem=setting.problem.title,
+        device=setting.spec.device,
+        language=setting.spec.language,
+        goal="as fast as you can" if goal is None else f"a speedup of at least {goal:g}×",
+        first_case=first_case(setting).name,
+    )
 
 
 def brief(loop: Loop, name: str, handed: str = "") -> str:
     """The opening of a context: the stage's own words, then where the run stands."""
-    goal = loop.spec.goal_speedup
-    values = {
-        "problem": loop.problem.title,
-        "device": loop.spec.device,
-        "language": loop.spec.language,
-        "goal": "as fast as you can" if goal is None else f"a speedup of at least {goal:g}×",
-        "first_case": first_case(loop).name,
-    }
-    parts = [render(name, **values), standing(loop)]
+    parts = [objective(loop, name), standing(loop)]
     if handed.strip():
         parts.append(f"## From your earlier context\n\n{handed.strip()}")
     return "\n\n".join(parts)
@@ -74,15 +90,15 @@ def measured(loop: Loop, reason: str) -> str:
     return f"Measured by the harness: {best}. {counts}, {passed} passed. Ended: {reason}."
 
 
-def first_case(loop: Loop) -> Case:
+def first_case(setting: Setting) -> Case:
     """The case to optimise first: the first scored one of the run's set."""
-    return next(case for case in loop.problem.cases_in(loop.spec.case_set) if case.scored)
+    return next(case for case in setting.problem.cases_in(setting.spec.case_set) if case.scored)
 
 
-def contract(loop: Loop) -> str:
+def contract(setting: Setting) -> str:
     """What a kernel of the problem must do, in the words of the catalog."""
-    problem, language = loop.problem, loop.spec.language
-    cases = problem.cases_in(loop.spec.case_set)
+    problem, language = setting.problem, setting.spec.language
+    cases = problem.cases_in(setting.spec.case_set)
     dtypes = dict.fromkeys(case.dtype for case in cases)
     return render(
         "contract",

@@ -60,5 +60,9 @@ def ended(loop: Loop, progress: Progress) -> Ending:
 
 
 def _may_go_on(loop: Loop) -> bool:
-    """The goal stands, and the context just finished brought an evaluation."""
-    return loop.spec.goal_speedup is not None and loop.conversation.evaluated
+    """The goal stands, the context just finished brought an evaluation, and there is whom to ask.
+
+    An outside agent that says it is finished is gone.
+    """
+    goal = loop.spec.goal_speedup
+    return goal is not None and loop.conversation.evaluated and not loop.spec.outside
