@@ -27,6 +27,7 @@ TURN = "turn.json"  # the artifact of a message that holds its Turn
 DETAILS = "details.txt"  # the artifact of a tool result that holds what its text left out
 FINISH = "finish"  # the tool that ends a stage
 BENCHMARK = "benchmark"  # the tool that has something measured
+CHECK = "check"  # the tool that has something judged without timing
 REFUSED = "refusal"  # Turn.stop where the model would not answer
 CUT = "max_tokens"  # Turn.stop where the turn was longer than the output may be
 
@@ -141,15 +142,6 @@ class Conversation:
         return frozenset(entry.call for entry in self.entries if isinstance(entry, Result))
 
     @property
-    def evaluated(self) -> bool:
-        """True once something was measured for the agent in this context."""
-        return any(
-            entry.ok and self.tools.get(entry.call) == BENCHMARK
-            for entry in self.entries
-            if isinstance(entry, Result)
-        )
-
-    @property
     def idle_turns(self) -> int:
         """Turns in a row, up to the last, after which no tool was called."""
         count = 0
@@ -160,16 +152,48 @@ class Conversation:
         return count
 
     @property
-    def failing(self) -> int:
-        """How often in a row, up to the last, the same call with the same arguments has failed."""
+    def repeats(self) -> int:
+        """How often a call that had failed was made again and failed, in a row up to the last.
+
+        Counted are the failures in a row of no more than two different calls, so that an agent
+        that goes to and fro between two of them is seen as well.
+        """
         results = [entry for entry in self.entries if isinstance(entry, Result)]
-        count, latest = 0, None
+        count, different = 0, set()
         for result in reversed(results):
             made = (self.tools.get(result.call), self.arguments.get(result.call))
-            if result.ok or (latest is not None and made != latest):
+            if result.ok or len(different | {made}) > 2:
                 break
-            count, latest = count + 1, made
-        return count
+            count += 1
+            different.add(made)
+        return count - len(different)
+
+    def told(self, text: str) -> bool:
+        """True if the agent was told just that in this context."""
+        return any(isinstance(each, Told) and each.text == text for each in self.entries)
+
+    def told_since_turn(self, text: str) -> bool:
+        """True if the agent was told just that after its last turn."""
+        for entry in reversed(self.entries):
+            if isinstance(entry, Said):
+                return False
+            if isinstance(entry, Told) and entry.text == text:
+                return True
+        return False
+
+    def turned_since(self, text: str) -> bool:
+        """True if the agent has taken a turn after it was told just that."""
+        told = False
+        for entry in self.entries:
+            told = told or (isinstance(entry, Told) and entry.text == text)
+            if told and isinstance(entry, Said):
+                return True
+        return False
+
+    def was_answered(self, tool: str, text: str) -> bool:
+        """True if a call of that tool was answered just so in this context."""
+        results = [entry for entry in self.entries if isinstance(entry, Result)]
+        return any(self.tools.get(each.call) == tool and each.text == text for each in results)
 
     def _said(self, event: Event, payload: MessagePayload) -> Conversation:
         turns = [ref.sha256 for ref in event.artifacts if ref.name == TURN]

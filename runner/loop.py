@@ -206,6 +206,7 @@ class Loop:
         self.examiner = examiner
         self.library: Library = library or NoLibrary()
         self.closing_s = 0.0
+        self._ends_s: float | None = None
         self._log = log
         self._evaluator = evaluator
         self._control = control
@@ -232,13 +233,15 @@ class Loop:
     @property
     def seconds_left(self) -> float:
         """Until the wall clock is used, less what is kept for the closing words."""
-        return self.state.limits.wall_clock_s - self.closing_s - self.wall_clock_s
+        if self._ends_s is None:
+            return self.state.limits.wall_clock_s - self.closing_s - self.wall_clock_s
+        return self._ends_s - self.wall_clock_s
 
     @property
     def tokens_left(self) -> int | None:
         """Of the budget, less what is kept for the closing words; None without a limit."""
-        limit = self.state.limits.tokens
-        return None if limit is None else limit - CLOSING_TOKENS - self.state.tokens
+        limit, kept = self.state.limits.tokens, CLOSING_TOKENS if self._ends_s is None else 0
+        return None if limit is None else limit - kept - self.state.tokens
 
     def read(self, sha256: str) -> bytes:
         """An artifact of the run."""
@@ -275,6 +278,12 @@ class Loop:
                 return name, call
         return None
 
+    @property
+    def call_under_way(self) -> bool:
+        """True where a driver died within a call: it is answered before anything else is done."""
+        following = self.next_call
+        return following is not None and following[0] in self.conversation.tools
+
     # Lifecycle
 
     def open(self) -> None:
@@ -306,9 +315,11 @@ class Loop:
         if now - self._heeded < HEED_S:
             return
         self._heeded = now
-        request = self._control.poll(self.state.request)
-        if request is not None and request.action in (ControlAction.stop, ControlAction.pause):
-            raise TurnCut(f"{request.by} asked for a {request.action}", usage)
+        after = self.state.request
+        while (request := self._control.poll(after)) is not None:
+            if request.action in (ControlAction.stop, ControlAction.pause):
+                raise TurnCut(f"{request.by} asked for a {request.action}", usage)
+            after = max(after + 1, request.request)  # others take effect at the next step
         if self.seconds_left <= 0:
             raise TurnCut("the wall clock is used", usage)
 
@@ -317,6 +328,8 @@ class Loop:
         self.attend()
         if self.state.stop is not None:
             return Ending(RunStatus.stopped, f"stopped by {self.state.stop.by}")
+        if self.call_under_way:
+            return None
         used = self._used_up()
         if used is not None:
             return Ending(RunStatus.finished, f"{used}; {describe_best(self.state)}")
@@ -327,6 +340,10 @@ class Loop:
             reason = f"{len(last)} evaluations in a row ended in a harness error: {last[-1].reason}"
             return Ending(RunStatus.failed, reason)
         return None
+
+    def start_closing(self) -> None:
+        """From now on the time that was kept back is there, whatever the last step took of it."""
+        self._ends_s = self.wall_clock_s + self.closing_s
 
     def close(self, ending: Ending) -> RunStatus:
         self._pass_to(ending.status, ending.reason)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from runner.conversation import DETAILS
+from runner.conversation import DETAILS, TURN
 from runner.events import (
     AnalysisPayload,
     ArtifactRef,
@@ -51,15 +51,33 @@ class AnalysisKey:
 
 
 @dataclass(frozen=True)
+class Opening:
+    """How a stage of the workflow began: what had been used and found by then.
+
+    `evaluations` and `turns` are what the whole run had used; `best` is the best candidate.
+    """
+
+    ordinal: int
+    stage: str
+    agent: str
+    evaluations: int
+    turns: int
+    best: int | None
+
+
+@dataclass(frozen=True)
 class RunState:
     """The fold's value after `last_seq` events; `apply` returns the next one.
 
     `wall_clock_s` counts only time during which a driver was at work: the gap before a resumption
     and a pause are nobody's use. `stop` is the person's stop request, `said` the last message of
-    the step under way, `calls` the tool calls made, `made_by` the candidate that a call made.
-    `evaluations` holds the whole ones, `trials` those of a narrower scope by candidate and scope;
+    the step under way, `noticed` the last notice since an agent's turn, `calls` the tool calls
+    made, `made_by` the candidate that a call made. `evaluations` holds the whole ones, `trials`
+    those of a narrower scope by candidate and scope;
     `printed` names, by the same keys, the artifacts of program output too long for the event.
     `details` names the artifact of each tool call whose answer has more than its text.
+    `used_before_call` are the evaluations that were used when the latest tool call began.
+    `turns` counts the turns of each agent that uses tools, `stages` are the workflow's so far.
     `limits` are the spec's budgets until a person extends them; `request` is the highest number of
     a request that took effect, `asked_by` whose it was. `dollars` is None once something was used
     whose price is not known.
@@ -76,6 +94,7 @@ class RunState:
     ceilings: tuple[Ceiling, ...] = ()
     stop: ControlPayload | None = None
     said: MessagePayload | None = None
+    noticed: str = ""
     budget: BudgetPayload | None = None
     calls: frozenset[str] = frozenset()
     made_by: dict[str, int] = field(default_factory=dict)
@@ -84,6 +103,9 @@ class RunState:
     details: dict[str, str] = field(default_factory=dict)
     profiles: dict[int, ProfilePayload] = field(default_factory=dict)
     analyses: dict[AnalysisKey, AnalysisPayload] = field(default_factory=dict)
+    used_before_call: int = 0
+    turns: dict[str, int] = field(default_factory=dict)
+    stages: tuple[Opening, ...] = ()
     notes: tuple[NotePayload, ...] = ()
     extended: Budgets | None = None
     paused: bool = False
@@ -117,8 +139,15 @@ class RunState:
 
     @property
     def pending(self) -> tuple[int, ...]:
-        """Candidates that have no evaluation yet, oldest first."""
-        return tuple(number for number in self.candidates if number not in self.evaluations)
+        """Proposals that wait for their evaluation, oldest first.
+
+        What a tool call wrote waits for nobody: its author has it measured, or leaves it be.
+        """
+        return tuple(
+            number
+            for number, candidate in self.candidates.items()
+            if number not in self.evaluations and not candidate.call
+        )
 
     @property
     def evaluations_used(self) -> int:
@@ -184,9 +213,9 @@ class RunState:
             return {}
         match event.decoded:
             case MessagePayload() as message:
-                return self._message_changes(message)
+                return self._message_changes(event, message)
             case ToolCallPayload(call=call):
-                return {"calls": self.calls | {call}}
+                return {"calls": self.calls | {call}, "used_before_call": self.evaluations_used}
             case BudgetPayload() as budget:
                 return {"budget": budget}
             case NotePayload() as note:
@@ -203,10 +232,17 @@ class RunState:
                 return self._control_changes(control)
         return {}
 
-    def _message_changes(self, message: MessagePayload) -> dict[str, Any]:
+    def _message_changes(self, event: Event, message: MessagePayload) -> dict[str, Any]:
         changes: dict[str, Any] = {}
         if message.kind is MessageKind.said:
-            changes["said"] = message
+            changes.update(said=message, noticed="")
+            if any(ref.name == TURN for ref in event.artifacts):
+                count = self.turns.get(message.author, 0) + 1
+                changes["turns"] = {**self.turns, message.author: count}
+        if message.kind is MessageKind.brief and not self._is_open(message.ordinal):
+            changes["stages"] = (*self.stages, self._opening(message))
+        if message.kind is MessageKind.notice:
+            changes["noticed"] = message.text
         if message.kind is MessageKind.summary:
             changes["summary"] = message.text
         if message.usage is not None:
@@ -215,6 +251,20 @@ class RunState:
             changes["tokens"] = self.tokens + message.usage.tokens
             changes["dollars"] = self.dollars + used if known else None  # type: ignore[operator]
         return changes
+
+    def _is_open(self, ordinal: int) -> bool:
+        """True of a brief that only refreshes the context of the stage under way."""
+        return bool(self.stages) and self.stages[-1].ordinal == ordinal
+
+    def _opening(self, brief: MessagePayload) -> Opening:
+        return Opening(
+            ordinal=brief.ordinal,
+            stage=brief.stage,
+            agent=brief.author,
+            evaluations=self.evaluations_used,
+            turns=sum(self.turns.values()),
+            best=self.best,
+        )
 
     def _control_changes(self, control: ControlPayload) -> dict[str, Any]:
         changes: dict[str, Any] = {

@@ -1,40 +1,33 @@
 """A turn: one step of one agent. The smallest thing after which a run can be taken up again.
 
-Owns what an agent is told beside its brief: that a call keeps failing, that nothing was called.
-When a run ends is the workflow's business.
+Owns what an agent is told beside its brief: that calls keep failing, that nothing was called, that
+its share is used. When a run ends is the workflow's business.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from enum import StrEnum
 
-from runner import examination, prompts, tools
+from runner import examination, prompts, stages, tools
 from runner.agents import Agent, AgentFailed, ContextFull, Conversant, Proposer
-from runner.conversation import CUT, REFUSED, Turn
+from runner.conversation import BENCHMARK, CUT, REFUSED, Turn
 from runner.loop import CUT_SHORT, Loop, TurnCut
+from runner.stages import Stage
 
-NUDGE_AFTER = 3  # failures of one and the same call in a row
-STUCK_AFTER = 6
+NUDGE_AFTER = 2  # repetitions of a failing call
+STUCK_AFTER = 5
 IDLE_TURNS = 3  # turns in a row that call nothing
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A part of a workflow: `prompt` names the file of its brief, `tools` what may be called."""
-
-    name: str
-    prompt: str
-    tools: tuple[str, ...]
+CLOSING_TOKENS = 2_000  # fewer are not worth a request for closing words
 
 
 class Progress(StrEnum):
     """Where a turn left its agent."""
 
     working = "working"
-    finished = "finished"  # it says that its part is done
+    finished = "finished"  # its part is done: it says so, or its share is used
     exhausted = "exhausted"  # nothing is left to try
-    stuck = "stuck"  # it repeats a call that fails
+    stuck = "stuck"  # it repeats calls that fail
     idle = "idle"  # it talks and calls nothing
 
 
@@ -43,37 +36,41 @@ def take(loop: Loop, agent: Agent, stage: Stage, ordinal: int) -> Progress:
     if isinstance(agent, Proposer):
         return _propose(loop, agent)
     if loop.conversation.ordinal != ordinal:
-        loop.brief(agent.name, stage.name, ordinal, prompts.brief(loop, stage.prompt))
+        start(loop, agent, stage, ordinal)
         return Progress.working
     if loop.next_call is not None:
-        return _run_call(loop, agent, stage)
-    if loop.conversation.finished:
+        _run_call(loop, agent, stage)
+        return Progress.working
+    if loop.conversation.finished or stages.over(loop):
         return Progress.finished
+    if loop.conversation.repeats >= STUCK_AFTER:
+        return Progress.stuck
     if loop.conversation.idle_turns >= IDLE_TURNS:
         return _idle(loop)
-    if loop.conversation.lacks_reply:
-        loop.nudge(prompts.text(_nudge(loop)))
+    if (nudge := next(_nudges(loop, stage), None)) is not None:
+        loop.nudge(nudge)
         return Progress.working
     _reply(loop, agent, stage)
     return Progress.working
 
 
+def start(loop: Loop, agent: Agent, stage: Stage, ordinal: int) -> None:
+    """Open a stage: a fresh context, with what the one before leaves to it."""
+    before = loop.conversation
+    handed = prompts.Handed(f"{before.agent}, at the end of {before.stage}", stages.summary(loop))
+    loop.brief(agent.name, stage.name, ordinal, prompts.brief(loop, stage.prompt, handed))
+
+
 def close(loop: Loop, agent: Agent, reason: str) -> None:
-    """The closing words; those of the harness where the agent has none."""
+    """The closing words: the agent's if it has any, and always what the harness measured."""
     if loop.state.summary is not None:
         return
     if isinstance(agent, Proposer):
-        loop.summarise(agent.name, agent.summarise(loop.problem, loop.state, reason))
-        return
-    measured = prompts.measured(loop, reason)
-    loop.closing_s = 0.0  # the time that was kept back is for this
-    try:
-        turn = agent.close(loop, reason)
-    except (AgentFailed, ContextFull, TurnCut) as error:
-        loop.notice(f"{agent.name} had no closing words: {error}", getattr(error, "usage", None))
-        turn = Turn()
-    words = f"{turn.text.strip()}\n\n{measured}" if turn.text.strip() else measured
-    loop.summarise(agent.name, words, turn.usage)
+        turn = Turn(agent.summarise(loop.problem, loop.state, reason))
+    else:
+        turn = _closing_turn(loop, agent, reason)
+    words = filter(None, (turn.text.strip(), prompts.measured(loop, reason)))
+    loop.summarise(agent.name, "\n\n".join(words), turn.usage)
 
 
 def _propose(loop: Loop, agent: Proposer) -> Progress:
@@ -91,20 +88,54 @@ def _propose(loop: Loop, agent: Proposer) -> Progress:
     return Progress.working
 
 
-def _run_call(loop: Loop, agent: Conversant, stage: Stage) -> Progress:
+def _closing_turn(loop: Loop, agent: Conversant, reason: str) -> Turn:
+    """What the agent says at the end, in the time and tokens kept for it; empty for nothing."""
+    loop.start_closing()
+    if loop.tokens_left is not None and loop.tokens_left < CLOSING_TOKENS:
+        loop.notice(f"No tokens are left for closing words of {agent.name}.")
+        return Turn()
+    try:
+        return agent.close(loop, reason)
+    except (AgentFailed, ContextFull, TurnCut) as error:
+        loop.notice(f"{agent.name} had no closing words: {error}", getattr(error, "usage", None))
+        return Turn()
+
+
+def _run_call(loop: Loop, agent: Conversant, stage: Stage) -> None:
     assert loop.next_call is not None
     name, call = loop.next_call
     loop.begin_call(name, call)
     work = tools.Work(loop, agent.name, name)
-    answer = tools.call(work, call, stage.tools)
-    if loop.state.stop is not None and answer == CUT_SHORT:
-        return Progress.working  # the run ends; nobody reads what the call would have answered
-    loop.end_call(name, answer)
-    if loop.conversation.failing >= STUCK_AFTER:
-        return Progress.stuck
-    if loop.conversation.failing == NUDGE_AFTER:
-        loop.nudge(prompts.text("repeating"))
-    return Progress.working
+    answer = stages.refusal(loop, stage, call) or tools.call(work, call, stage.tools)
+    if loop.state.stop is None or answer != CUT_SHORT:  # else nobody reads it: the run ends
+        loop.end_call(name, answer)
+
+
+def _nudges(loop: Loop, stage: Stage) -> Iterator[str]:
+    """What the agent is still to be told before its next turn."""
+    talk = loop.conversation
+    if talk.lacks_reply:
+        yield prompts.text(_unanswered(loop))
+    repeating, last = prompts.text("repeating"), prompts.text("last_turn")
+    if talk.repeats >= NUDGE_AFTER and not talk.told_since_turn(repeating):
+        yield repeating
+    if BENCHMARK in stage.tools:
+        yield from (text for text in _to_generalise(loop) if not talk.told(text))
+    if stages.ends_with_next_turn(loop, stage) and not talk.told(last):
+        yield last
+
+
+def _to_generalise(loop: Loop) -> Iterator[str]:
+    """Candidates that are the fastest on the first case, and were measured on no other."""
+    first, best = prompts.first_case(loop).name, loop.state.best_evaluation
+    beaten = 1.0
+    for case in best.scored if best else ():
+        if case.case == first and case.timing is not None:
+            beaten = max(beaten, case.timing.ci95[0])
+    for (number, scope), trial in loop.state.trials.items():
+        measured = number in loop.state.evaluations
+        if scope == f"case {first}" and not measured and (trial.floor or 0.0) > beaten:
+            yield prompts.render("generalise", candidate=f"c{number}", case=first)
 
 
 def _reply(loop: Loop, agent: Conversant, stage: Stage) -> None:
@@ -119,7 +150,7 @@ def _reply(loop: Loop, agent: Conversant, stage: Stage) -> None:
         loop.take_turn(agent.name, turn)
 
 
-def _nudge(loop: Loop) -> str:
+def _unanswered(loop: Loop) -> str:
     """The prompt for an agent whose last turn called nothing."""
     return {REFUSED: "refused", CUT: "cut"}.get(_stop(loop), "idle")
 
@@ -149,5 +180,5 @@ def _start_afresh(
         handed = Turn()
     if handed.usage is not None:
         loop.notice("The context was full; a fresh one goes on from a summary.", handed.usage)
-    text = prompts.brief(loop, stage.prompt, handed.text)
+    text = prompts.brief(loop, stage.prompt, prompts.Handed("your earlier context", handed.text))
     loop.brief(agent.name, stage.name, loop.conversation.ordinal, text)

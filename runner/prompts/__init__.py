@@ -7,6 +7,7 @@ the contract, what has been measured, what was noted.
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ FOLDER = Path(__file__).parent
 LISTED = 8  # frontier candidates and failures that a brief names
 NOTES = 12  # the latest; older ones are for the tool that lists them
 NOTE_CHARACTERS = 600
+HANDED_CHARACTERS = 8_000
 
 
 @functools.cache
@@ -62,11 +64,19 @@ def objective(setting: Setting, name: str) -> str:
     )
 
 
-def brief(loop: Loop, name: str, handed: str = "") -> str:
+@dataclass(frozen=True)
+class Handed:
+    """What an earlier context leaves to a fresh one, and from whom it is."""
+
+    giver: str
+    text: str
+
+
+def brief(loop: Loop, name: str, handed: Handed | None = None) -> str:
     """The opening of a context: the stage's own words, then where the run stands."""
     parts = [objective(loop, name), standing(loop)]
-    if handed.strip():
-        parts.append(f"## From your earlier context\n\n{handed.strip()}")
+    if handed is not None and handed.text.strip():
+        parts.append(f"## From {handed.giver}\n\n{handed.text.strip()[:HANDED_CHARACTERS]}")
     return "\n\n".join(parts)
 
 
