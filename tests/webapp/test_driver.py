@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from runner.events import EventType
+from runner.events import ControlAction, EventType
 from runner.results import Evaluation
 from runner.spec import Budgets, EvaluationSpec, RunSpec, SpecError
 from tests.factories import make_run, make_user
@@ -115,7 +115,7 @@ def test_a_stop_request_ends_a_hanging_evaluation_and_the_run() -> None:
     with DeviceThread(hangs_until_cancelled) as device:
         thread = in_thread(run)
         eventually(lambda: bool(device.judged))
-        assert run.request_stop("ada")
+        run.ask(ControlAction.stop, "ada")
         thread.join(5)
         assert not thread.is_alive()
         eventually(lambda: not Job.objects.open().exists(), 2)
@@ -123,7 +123,8 @@ def test_a_stop_request_ends_a_hanging_evaluation_and_the_run() -> None:
     run.refresh_from_db()
     assert (run.status, run.reason) == ("stopped", "stopped by ada")
     assert types(run)[-3:] == ["control", "message", "run"]
-    assert not run.request_stop("grace"), "it is over"
+    with pytest.raises(SpecError, match="it is over"):
+        run.ask(ControlAction.stop, "grace")
 
 
 def test_a_driver_that_lost_its_lease_lets_go_without_a_trace() -> None:

@@ -6,6 +6,7 @@ import pytest
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
+from runner.events import ControlAction
 from runner.spec import EvaluationSpec
 from runner.wire import canonical, to_json
 from tests.factories import make_run
@@ -125,7 +126,7 @@ def test_a_stop_request_for_a_run_that_nobody_drives_ends_it() -> None:
     resumed = make_run("running", candidates=1)
     Run.objects.filter(pk=resumed.pk).update(**dead())
     for each in (run, resumed):
-        assert each.request_stop("ada")
+        each.ask(ControlAction.stop, "ada")
 
     reconcile()
 
@@ -173,7 +174,7 @@ def test_a_pass_over_many_quiet_runs_costs_as_much_as_over_one(
         running = make_run("running")
         Run.objects.filter(pk=running.pk).update(lease_until=timezone.now() + timedelta(seconds=9))
 
-    with django_assert_max_num_queries(10):
+    with django_assert_max_num_queries(12):
         reconcile()
 
 

@@ -51,7 +51,7 @@ class RunConsumer(AsyncWebsocketConsumer):
 
     async def _send_news(self, sent: int) -> None:
         told: Standing | None = None
-        beaten = 0.0
+        beaten, shown = 0.0, ""
         async with feed.join(self.pk) as run_feed:
             while True:
                 news = run_feed.news
@@ -60,8 +60,12 @@ class RunConsumer(AsyncWebsocketConsumer):
                     continue
                 items = await run_feed.after(sent)
                 if items:
-                    sent, told = items[-1].seq, run_feed.standing
+                    sent, told, shown = items[-1].seq, run_feed.standing, ""
                     await self.send(text_data=_frame(items, told, sent))
+                    continue
+                if run_feed.text != shown:
+                    shown = run_feed.text
+                    await self.send(text_data=_text(shown, sent))
                     continue
                 due = beaten + HEARTBEAT_S - time.monotonic()
                 if due <= 0 or run_feed.standing != told:
@@ -85,6 +89,12 @@ def _frame(items: tuple[Item, ...], standing: Standing, sent: int) -> str:
         "status": standing.status,
     }
     return f'{json.dumps(head)[:-1]}, "items": [{",".join(item.text for item in items)}]}}'
+
+
+@functools.lru_cache(maxsize=16)
+def _text(text: str, sent: int) -> str:
+    """What the agent has said so far in its turn; readers drop it when the next event comes."""
+    return json.dumps({"type": "text", "after": sent, "text": text})
 
 
 def _heartbeat(standing: Standing) -> str:

@@ -2,6 +2,7 @@
 
 What happens in a run is runner.drive's business; this module implements its protocols on rows:
 DatabaseControl for the requests of people, JobEvaluator for evaluations on a device queue.
+Analyses run here, beside the agent: they need no device.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from django.db import transaction
 from django.utils import timezone
 
 from runner.drive import drive
-from runner.events import ControlPayload, HarnessErrorPayload, RunPayload, RunStatus
+from runner.events import (
+    ControlAction,
+    ControlPayload,
+    HarnessErrorPayload,
+    RunPayload,
+    RunStatus,
+)
 from runner.loop import EvaluationCancelled, Interrupted
 from runner.results import Ceiling, Evaluation
 from runner.spec import EvaluationSpec, SpecError
@@ -26,7 +33,7 @@ from webapp.fleet.models import Device
 from webapp.runs import queues
 from webapp.runs.leases import Keeper, Lease
 from webapp.runs.log import DatabaseLog, LeaseLost
-from webapp.runs.models import Job, Run
+from webapp.runs.models import Job, Run, RunRequest
 from webapp.runs.nudges import nudge_run
 from webapp.runs.reminders import remind_jobs
 
@@ -69,6 +76,8 @@ def _drive(run: Run, lease: Lease, control: DatabaseControl, evaluator: JobEvalu
         drive(run.spec, log, evaluator, control)
     except LeaseLost as error:
         logger.warning("run %s is driven elsewhere now: %s", run.pk, error)
+    except Paused:
+        leave_paused(run.pk, lease)
     except Interrupted as error:
         hand_back(run.pk, lease, str(error))
     except Exception as error:
@@ -93,11 +102,18 @@ def hand_back(pk: int, lease: Lease, reason: str) -> None:
         nudge_run(pk)
 
 
+def leave_paused(pk: int, lease: Lease) -> None:
+    """Let go of a run that a person paused; it is taken up again when one asks to resume it."""
+    if lease.update(lease_until=None, lease_holder="", fruitless_starts=0):
+        Run.objects.wake(pk)  # somebody may have asked just before we let go
+        nudge_run(pk)
+
+
 def _refuse_endless_restarts(run: Run) -> None:
     """A run that takes its driver down each time must not do so for ever."""
     if run.fruitless_starts > MAX_FRUITLESS_STARTS:
         raise RuntimeError(
-            f"{run.fruitless_starts - 1} drivers in a row died without finishing an evaluation"
+            f"{run.fruitless_starts - 1} drivers in a row died without getting on with the run"
         )
 
 
@@ -121,28 +137,47 @@ def _close_as_failed(run: Run, log: DatabaseLog, lease: Lease, error: Exception)
     lease.update(lease_until=None, lease_holder="")
 
 
+class Paused(Interrupted):
+    """A person paused the run: nobody drives it until one asks to resume it."""
+
+
 class DatabaseControl:
-    """Implements runner.loop.Control: the stop request in the row, shutdown and a lost lease."""
+    """Implements runner.loop.Control: requests from their rows, shutdown and a lost lease."""
 
     def __init__(self, run_pk: int, shutdown: threading.Event, lost: threading.Event) -> None:
         self.run_pk = run_pk
         self.shutdown = shutdown
         self.lost = lost
 
-    def poll(self) -> ControlPayload | None:
+    def poll(self, after: int) -> ControlPayload | None:
+        self.check()
+        later = RunRequest.objects.filter(run=self.run_pk, number__gt=after)
+        request = later.order_by("number").first()
+        return request.payload if request else None
+
+    def pause(self) -> None:
+        self.check()
+        raise Paused(f"run {self.run_pk} is paused")
+
+    def check(self) -> None:
+        """Raises Interrupted when this process must let the run go."""
         if self.lost.is_set():
             raise LeaseLost(f"run {self.run_pk}: its lease could not be renewed")
         if self.shutdown.is_set():
             raise Interrupted(SHUT_DOWN)
-        by = Run.objects.values_list("stop_requested_by", flat=True).get(pk=self.run_pk)
-        return ControlPayload("stop", by) if by else None
+
+    def stopping(self) -> bool:
+        """Whether a person asked for a stop, the one request that cuts an evaluation short."""
+        self.check()
+        stops = RunRequest.objects.filter(run=self.run_pk, action=ControlAction.stop)
+        return stops.exists()
 
 
 class JobEvaluator:
     """Implements runner.loop.Evaluator: asks a device queue through a Job row, and waits.
 
-    The row is unique for the run and the candidate, so a driver that resumes adopts what is under
-    way or done already, and each candidate is evaluated once.
+    The row is unique for the run, the candidate and the scope, so a driver that resumes adopts
+    what is under way or done already, and nothing is measured twice.
     """
 
     def __init__(self, run: Run, control: DatabaseControl, away_s: float) -> None:
@@ -150,14 +185,14 @@ class JobEvaluator:
         self.control = control
         self.away_s = away_s
 
-    def evaluate(self, number: int, spec: EvaluationSpec) -> Evaluation:
-        job = self._adopt(number, spec)
+    def evaluate(self, number: int, spec: EvaluationSpec, scope: str = "") -> Evaluation:
+        job = self._adopt(number, spec, scope)
         served = looked = time.monotonic()
         while True:
             row = Job.objects.get(pk=job.pk)
             if row.result_text or row.refusal_text:
                 return _outcome(row)
-            if self.control.poll() is not None or row.cancelled:
+            if self.control.stopping() or row.cancelled:
                 row.cancel()
                 raise EvaluationCancelled(f"the evaluation of c{number} was cancelled")
             now = time.monotonic()
@@ -172,7 +207,7 @@ class JobEvaluator:
         row = Device.objects.filter(name=device).first()
         return row.ceilings if row else ()
 
-    def _adopt(self, number: int, spec: EvaluationSpec) -> Job:
+    def _adopt(self, number: int, spec: EvaluationSpec, scope: str) -> Job:
         defaults: dict[str, Any] = {
             "device": spec.device,
             "spec_text": canonical(to_json(spec)),
@@ -180,7 +215,9 @@ class JobEvaluator:
             "hints_sent": 1,
         }
         with transaction.atomic():
-            job, created = Job.objects.get_or_create(run=self.run, number=number, defaults=defaults)
+            job, created = Job.objects.get_or_create(
+                run=self.run, number=number, scope=scope, defaults=defaults
+            )
             if created:
                 transaction.on_commit(lambda: queues.send_job(job.pk, job.device))
         return job

@@ -2,7 +2,8 @@
 rendering, however many watch.
 
 The database is asked "what is after seq N?" on each nudge and every two seconds besides, so a lost
-nudge costs at most that. Who is told what, and when, is the socket's business.
+nudge costs at most that. What an agent is just saying comes with the messages themselves and is
+never kept: the next event ends it. Who is told what, and when, is the socket's business.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
 
+from runner.events import EventType, RunStatus
 from webapp.runs.models import Event, Run
 from webapp.runs.nudges import run_group
 from webapp.runs.rendering import render_event, render_events
@@ -29,6 +31,7 @@ BATCH = 100  # events a frame
 KEPT = 400  # rendered events kept for sockets that are a little behind
 PAUSE_PER_SOCKET_S = 0.0002  # the more watch, the more events share a frame
 LONGEST_PAUSE_S = 0.05
+BESIDE_A_TURN = (EventType.note,)  # people write notes while an agent speaks
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Item:
     """One event as a socket sends it: `text` is its JSON object, encoded once for all."""
 
     seq: int
+    type: str
     text: str
 
 
@@ -55,15 +59,21 @@ class Reading:
 
 
 class Feed:
-    """Use through `join`. `news` is set, and replaced, whenever there is anything new."""
+    """Use through `join`. `news` is set, and replaced, whenever there is anything new.
+
+    `text` is what the agent has said so far in the turn under way, or empty. It is a model's:
+    untrusted, and to be shown as text.
+    """
 
     def __init__(self, pk: int) -> None:
         self.pk = pk
         self.sockets = 0
         self.news = asyncio.Event()
         self.standing: Standing | None = None
+        self.text = ""
         self._items: list[Item] = []  # the latest, without gaps
         self._seq: int | None = None  # of the last item read; None before the first reading
+        self._turn_seq = 0  # of the last item that ended a turn under way
         self._nudged = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -98,7 +108,7 @@ class Feed:
     async def _read_on(self) -> None:
         if self._seq is None:  # the past is each socket's own to ask for
             standing = (await _read(self.pk, 0, 0)).standing
-            self._seq = standing.last_seq
+            self._seq = self._turn_seq = standing.last_seq
             self._tell(standing)
             return
         more = True
@@ -108,13 +118,30 @@ class Feed:
             if reading.items:
                 self._items = [*self._items[-KEPT:], *reading.items]
                 self._seq = reading.items[-1].seq
+                self._end_turn(reading.items)
             if reading.items or reading.standing != self.standing:
                 self._tell(reading.standing)
 
     def _tell(self, standing: Standing) -> None:
         self.standing = standing
+        if standing.status != RunStatus.running:
+            self.text = ""
+        self._wake_sockets()
+
+    def _wake_sockets(self) -> None:
         told, self.news = self.news, asyncio.Event()
         told.set()
+
+    def _end_turn(self, items: tuple[Item, ...]) -> None:
+        ending = [item.seq for item in items if item.type not in BESIDE_A_TURN]
+        if ending:
+            self._turn_seq, self.text = ending[-1], ""
+
+    def _overhear(self, after: int, text: str) -> None:
+        """Take up what is being said, unless the turn that it belongs to is over."""
+        if after >= self._turn_seq and text != self.text:
+            self.text = text
+            self._wake_sockets()
 
     async def _listen(self) -> None:
         """Turn messages of the channel layer into wake-ups; outlives a layer that is away."""
@@ -125,8 +152,11 @@ class Feed:
                 await layer.group_add(run_group(self.pk), channel)
                 self._nudged.set()  # whatever came before we listened
                 while True:
-                    await layer.receive(channel)
-                    self._nudged.set()
+                    message = await layer.receive(channel)
+                    if message["type"] == "hint":
+                        self._overhear(message["after"], message["text"])
+                    else:
+                        self._nudged.set()
             except Exception as error:
                 logger.warning("run %s: no nudges: %s: %s", self.pk, type(error).__name__, error)
                 await asyncio.sleep(POLL_S)
@@ -175,7 +205,8 @@ def read_rows(pk: int, seq: int, limit: int) -> Reading:
 
 def _item(row: Event, page: str) -> Item:
     at = json.loads(row.body)["at"]
-    return Item(row.seq, json.dumps({"seq": row.seq, "type": row.type, "at": at, "html": page}))
+    text = json.dumps({"seq": row.seq, "type": row.type, "at": at, "html": page})
+    return Item(row.seq, row.type, text)
 
 
 def _render(rows: list[Event]) -> list[str]:

@@ -13,13 +13,13 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from runner.loop import Interrupted
 from runner.events import Event, make_event
+from runner.loop import Interrupted
 from runner.wire import canonical, to_json
 from webapp.runs import projection, store
 from webapp.runs.models import Artifact, Run
 from webapp.runs.models import Event as EventRow
-from webapp.runs.nudges import nudge_run
+from webapp.runs.nudges import hint_run, nudge_run
 
 
 class LeaseLost(Interrupted):
@@ -33,6 +33,7 @@ class DatabaseLog:
         self.run_pk = run.pk
         self.run_uuid = run.uuid
         self.token = token
+        self.last_seq = 0  # of what we wrote; a hint belongs to what comes after it
 
     def emit(self, payload: Any, artifacts: Mapping[str, bytes] | None = None) -> Event:
         """Append one event. Raises LeaseLost when the token is no longer the run's."""
@@ -44,6 +45,7 @@ class DatabaseLog:
             event = make_event(self.run_uuid, run.last_seq, now(), payload, blobs)
             append(run, event)
             transaction.on_commit(lambda: nudge_run(self.run_pk))
+        self.last_seq = event.seq
         return event
 
     def history(self) -> Iterator[Event]:
@@ -52,6 +54,9 @@ class DatabaseLog:
 
     def read(self, sha256: str) -> bytes:
         return store.read(sha256)
+
+    def hint(self, text: str) -> None:
+        hint_run(self.run_pk, self.last_seq, text)
 
     def _next_seq(self) -> Run:
         held = Run.objects.filter(pk=self.run_pk, lease_token=self.token)

@@ -1,4 +1,4 @@
-"""Run, Event, Artifact, Candidate, Job: what the web stores of a run.
+"""Run, RunRequest, Event, Artifact, Candidate, Job: what the web stores of a run.
 
 The event table is the truth and its rows are never edited. Candidate rows are a projection of it,
 written in the same transaction, so that lists and charts need no JSON parsing. One driver writes a
@@ -17,12 +17,13 @@ from django.db import models, transaction
 from django.urls import reverse
 from django.utils import timezone
 
+from runner.events import ControlAction, ControlPayload, EventType, RunStatus
 from runner.events import Event as LogEvent
-from runner.events import EventType, RunStatus
 from runner.results import Evaluation
-from runner.spec import EvaluationSpec, RunSpec
+from runner.spec import Budgets, EvaluationSpec, RunSpec
 from runner.wire import canonical, from_json, to_json
-from webapp.runs import queues
+from webapp.runs import queues, requests
+from webapp.runs.nudges import nudge_run
 
 LEASE = timedelta(seconds=settings.LEASE_S)  # renewed every LEASE / 4; a lapsed lease means dead
 
@@ -62,33 +63,55 @@ class RunQuerySet(models.QuerySet["Run"]):
         return run
 
     def for_dashboard(self) -> RunQuerySet:
-        return self.select_related("launched_by", "best").order_by("-pk")
+        found = self.select_related("launched_by", "best").prefetch_related("requests")
+        return found.order_by("-pk")
 
     def active(self) -> RunQuerySet:
-        return self.filter(status__in=(RunStatus.queued, RunStatus.running))
+        """Runs that are not over, the paused ones too."""
+        return self.filter(status__in=[each for each in RunStatus if not each.ended])
+
+    def free(self) -> RunQuerySet:
+        """Runs of ours that are not over and that nobody holds."""
+        return self.active().filter(unheld(), imported=False)
 
     def drivable(self) -> RunQuerySet:
-        """Runs of ours that are not over and that no driver holds."""
-        return self.active().filter(unheld(), imported=False)
+        """Free runs that a driver may take: all but the paused ones."""
+        return self.free().exclude(status=RunStatus.paused)
 
     def abandoned(self) -> RunQuerySet:
         """Running by the row, but the driver's lease has lapsed."""
         return self.drivable().filter(status=RunStatus.running)
 
-    def take(self, pk: int, holder: str) -> int | None:
-        """Become the one driver of a run: its new lease token, or None when it is not to be had."""
+    def asked(self, action: ControlAction) -> RunQuerySet:
+        """Free runs with such a request that no driver has taken up yet."""
+        waiting = RunRequest.objects.filter(
+            run=models.OuterRef("pk"), action=action, number__gt=models.OuterRef("requests_taken")
+        )
+        return self.free().filter(models.Exists(waiting))
+
+    def wake(self, pk: int) -> bool:
+        """Put a paused run that somebody asked to resume back in the queue, and say so at once."""
+        resumed = self.asked(ControlAction.resume).filter(pk=pk, status=RunStatus.paused)
+        changes = {"status": RunStatus.queued, "reason": "", "enqueued_at": timezone.now()}
+        if not resumed.update(**changes, hints_sent=1):
+            return False
+        transaction.on_commit(lambda: queues.send_run(pk))
+        return True
+
+    def take(self, pk: int, holder: str, *, paused: bool = False) -> int | None:
+        """Become the one writer of a run: its new lease token, or None when it is not to be had.
+
+        A paused run is taken only by who says so, to end it.
+        """
+        rows = self.free() if paused else self.drivable()
         with transaction.atomic():
-            taken = (
-                self.drivable()
-                .filter(pk=pk)
-                .update(
-                    status=RunStatus.running,
-                    lease_token=models.F("lease_token") + 1,
-                    lease_holder=holder,
-                    lease_until=timezone.now() + LEASE,
-                    hints_sent=0,
-                    fruitless_starts=models.F("fruitless_starts") + 1,
-                )
+            taken = rows.filter(pk=pk).update(
+                status=RunStatus.running,
+                lease_token=models.F("lease_token") + 1,
+                lease_holder=holder,
+                lease_until=timezone.now() + LEASE,
+                hints_sent=0,
+                fruitless_starts=models.F("fruitless_starts") + 1,
             )
             return self.values_list("lease_token", flat=True).get(pk=pk) if taken else None
 
@@ -117,10 +140,10 @@ class Run(models.Model):
     lease_token = models.PositiveIntegerField(default=0)
     lease_holder = models.CharField(max_length=128, blank=True, default="")
     lease_until = models.DateTimeField(null=True)
-    stop_requested_by = models.CharField(max_length=150, blank=True, default="")
+    requests_taken = models.PositiveIntegerField(default=0)  # the highest number that took effect
     enqueued_at = models.DateTimeField(null=True)  # when the last hint was sent to a worker
     hints_sent = models.PositiveIntegerField(default=0)  # since it was last picked up; backs off
-    fruitless_starts = models.PositiveIntegerField(default=0)  # since the last evaluation
+    fruitless_starts = models.PositiveIntegerField(default=0)  # since it last got on
 
     objects = RunQuerySet.as_manager()
 
@@ -130,10 +153,43 @@ class Run(models.Model):
     def get_absolute_url(self) -> str:
         return reverse("run", args=[self.pk])
 
-    def request_stop(self, by: str) -> bool:
-        """Ask the driver to stop; False when the run is over or somebody asked before."""
-        waiting = Run.objects.active().filter(pk=self.pk, imported=False, stop_requested_by="")
-        return waiting.update(stop_requested_by=by) == 1
+    def ask(
+        self, action: ControlAction, by: str, text: str = "", budgets: Budgets | None = None
+    ) -> RunRequest:
+        """Ask whoever drives the run for something. Raises SpecError when it cannot be had.
+
+        It takes effect at the run's next step; a paused run is taken up again to resume it.
+        """
+        with transaction.atomic():
+            run = Run.objects.select_for_update().get(pk=self.pk)
+            earlier = list(run.requests.all())
+            number = earlier[-1].number + 1 if earlier else 1
+            wanted = ControlPayload(action, by, text.strip(), budgets, number)
+            requests.check(run, wanted, earlier)
+            request = RunRequest.objects.create(
+                run=run,
+                number=number,
+                action=wanted.action.value,
+                by=by,
+                text=wanted.text,
+                budgets_text="" if budgets is None else canonical(to_json(budgets)),
+            )
+            Run.objects.wake(run.pk)
+            transaction.on_commit(lambda: nudge_run(run.pk))
+        return request
+
+    @property
+    def pending_requests(self) -> list[RunRequest]:
+        """What was asked and has not taken effect yet, in order; nothing once the run is over."""
+        if self.state.ended or self.imported:
+            return []
+        return [each for each in self.requests.all() if each.number > self.requests_taken]
+
+    @property
+    def stop_requested_by(self) -> str:
+        """Who asked the run to stop, or nothing."""
+        stops = [each.by for each in self.requests.all() if each.action == ControlAction.stop]
+        return stops[0] if stops else ""
 
     @property
     def spec(self) -> RunSpec:
@@ -148,6 +204,38 @@ class Run(models.Model):
         """True while the row says running but nobody renews the lease."""
         lapsed = self.lease_until is None or self.lease_until < timezone.now()
         return self.state is RunStatus.running and lapsed
+
+
+class RunRequest(models.Model):
+    """A person's request of a run; `number` counts from 1 within the run, with no gaps.
+
+    `budgets_text` is the canonical JSON of an extension's Budgets. Rows are never edited: which of
+    them took effect is in the log, and in `Run.requests_taken`.
+    """
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="requests")
+    number = models.PositiveIntegerField()
+    action = models.CharField(max_length=16)
+    by = models.CharField(max_length=150)
+    text = models.TextField(blank=True, default="")
+    budgets_text = models.TextField(blank=True, default="")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["run", "number"], name="one_request_per_number")
+        ]
+        ordering = ["number"]
+
+    def __str__(self) -> str:
+        return f"{self.action} asked of run {self.run_id} by {self.by}"
+
+    @property
+    def payload(self) -> ControlPayload:
+        """As the log has it once it took effect."""
+        budgets = from_json(Budgets, json.loads(self.budgets_text)) if self.budgets_text else None
+        action = ControlAction(self.action)
+        return ControlPayload(action, self.by, self.text, budgets, self.number)
 
 
 class Event(models.Model):
@@ -251,6 +339,7 @@ class Job(models.Model):
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="jobs")
     number = models.PositiveIntegerField()  # of the candidate
+    scope = models.CharField(max_length=200, blank=True, default="")  # empty: a whole evaluation
     device = models.CharField(max_length=64, db_index=True)
     spec_text = models.TextField()
     created_at = models.DateTimeField(default=timezone.now)
@@ -272,7 +361,7 @@ class Job(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["run", "number"], name="one_job_per_candidate")
+            models.UniqueConstraint(fields=["run", "number", "scope"], name="one_job_per_scope")
         ]
 
     def __str__(self) -> str:

@@ -10,7 +10,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from runner.events import CandidatePayload, EvaluationPayload, Event, RunPayload, RunStatus
+from runner.events import (
+    CandidatePayload,
+    ControlPayload,
+    EvaluationPayload,
+    Event,
+    RunPayload,
+    RunStatus,
+    ToolResultPayload,
+)
 from runner.wire import canonical, to_json
 from webapp.runs.models import Candidate, Run
 
@@ -22,7 +30,11 @@ RUN_FIELDS = (
     "evaluations",
     "best",
     "fruitless_starts",
+    "requests_taken",
 )
+
+
+PROGRESS = (CandidatePayload, EvaluationPayload, ToolResultPayload)
 
 
 class ProjectionError(ValueError):
@@ -40,6 +52,10 @@ def apply(run: Run, event: Event) -> Any:
         _create_candidate(run, payload, event.seq)
     elif isinstance(payload, EvaluationPayload):
         _apply_evaluation(run, payload, event.seq)
+    elif isinstance(payload, ControlPayload):
+        run.requests_taken = max(run.requests_taken, payload.request)
+    if isinstance(payload, PROGRESS):
+        run.fruitless_starts = 0
     return payload
 
 
@@ -75,19 +91,23 @@ def _create_candidate(run: Run, payload: CandidatePayload, seq: int) -> None:
 
 def _apply_evaluation(run: Run, payload: EvaluationPayload, seq: int) -> None:
     evaluation = payload.evaluation
-    low, high = evaluation.ci95 or (None, None)
-    changed = run.candidates.filter(number=payload.candidate, evaluation_seq=None).update(
-        evaluation_seq=seq,
-        verdict=evaluation.verdict.value,
-        reason=evaluation.reason,
-        speedup=evaluation.speedup,
-        ci_low=low,
-        ci_high=high,
-        evaluation_text=canonical(to_json(evaluation)),
-    )
-    if changed != 1:
+    candidate = run.candidates.filter(number=payload.candidate)
+    if payload.scope:  # of part of what counts: it is used up, and ranks nobody
+        known = candidate.exists()
+    else:
+        low, high = evaluation.ci95 or (None, None)
+        known = candidate.filter(evaluation_seq=None).update(
+            evaluation_seq=seq,
+            verdict=evaluation.verdict.value,
+            reason=evaluation.reason,
+            speedup=evaluation.speedup,
+            ci_low=low,
+            ci_high=high,
+            evaluation_text=canonical(to_json(evaluation)),
+        )
+    if not known:
         raise ProjectionError(f"candidate {payload.candidate} is not there or was evaluated before")
     run.evaluations += 1
-    run.fruitless_starts = 0
-    if evaluation.better_than(run.best.evaluation if run.best else None):
-        run.best = run.candidates.get(number=payload.candidate)
+    champion = run.best.evaluation if run.best else None
+    if not payload.scope and evaluation.better_than(champion):
+        run.best = candidate.get()

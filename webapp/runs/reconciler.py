@@ -8,14 +8,15 @@ from __future__ import annotations
 import os
 import socket
 
-from django.db.models import Q
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
-from runner.events import ControlPayload, RunPayload, RunStatus
+from runner.events import ControlAction, RunPayload, RunStatus
 from webapp.fleet.models import Device, Worker
 from webapp.runs.leases import Lease
 from webapp.runs.log import DatabaseLog
-from webapp.runs.models import Job, Run, RunQuerySet, unheld
+from webapp.runs.models import Job, Run, RunQuerySet, RunRequest, unheld
 from webapp.runs.nudges import nudge_run
 from webapp.runs.reminders import remind_jobs, remind_runs
 
@@ -27,6 +28,7 @@ NO_AGENTS = "waiting: no worker drives agents"
 def reconcile() -> None:
     """One pass over everything that is not over."""
     requeue_abandoned()
+    resume_paused()
     end_stopped()
     devices = set(Device.objects.live().values_list("name", flat=True))
     explain_waiting(devices)
@@ -54,19 +56,35 @@ def requeue_abandoned() -> None:
             nudge_run(pk)
 
 
+def resume_paused() -> None:
+    """Take up paused runs that somebody asked to resume while their driver was letting go."""
+    asked = Run.objects.asked(ControlAction.resume).filter(status=RunStatus.paused)
+    for pk in asked.values_list("pk", flat=True):
+        if Run.objects.wake(pk):
+            nudge_run(pk)
+
+
 def end_stopped() -> None:
     """A stop request for a run that nobody drives needs no worker to be met."""
-    for pk in queued().exclude(stop_requested_by="").values_list("pk", flat=True):
-        token = Run.objects.take(pk, f"reconciler {socket.gethostname()}:{os.getpid()}")
-        if token is None:
-            continue
-        run = Run.objects.get(pk=pk)
-        log = DatabaseLog(run, token)
-        if run.last_seq == 0:
-            log.emit(RunPayload(RunStatus.queued, "stopped before it started", run.spec))
-        log.emit(ControlPayload("stop", run.stop_requested_by))
-        log.emit(RunPayload(RunStatus.stopped, f"stopped by {run.stop_requested_by}"))
-        Lease(Run.objects.all(), pk, token).update(lease_until=None, lease_holder="")
+    waits = Run.objects.free().filter(status__in=(RunStatus.queued, RunStatus.paused))
+    asked = RunRequest.objects.filter(run=OuterRef("pk"), action=ControlAction.stop)
+    for pk in waits.filter(Exists(asked)).values_list("pk", flat=True):
+        with transaction.atomic():
+            token = Run.objects.take(
+                pk, f"reconciler {socket.gethostname()}:{os.getpid()}", paused=True
+            )
+            if token is not None:
+                _end_stopped(Run.objects.get(pk=pk), token)
+
+
+def _end_stopped(run: Run, token: int) -> None:
+    log = DatabaseLog(run, token)
+    if run.last_seq == 0:
+        log.emit(RunPayload(RunStatus.queued, "stopped before it started", run.spec))
+    for request in run.requests.filter(number__gt=run.requests_taken):
+        log.emit(request.payload)
+    log.emit(RunPayload(RunStatus.stopped, f"stopped by {run.stop_requested_by}"))
+    Lease(Run.objects.all(), run.pk, token).update(lease_until=None, lease_holder="")
 
 
 def explain_waiting(devices: set[str]) -> None:
