@@ -53,6 +53,7 @@ INSTALLED_APPS = [
     "webapp.knowledge",
     "webapp.fleet",
     "webapp.accounts",
+    "webapp.api",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",

@@ -16,4 +16,5 @@ urlpatterns = [
     path("", include("webapp.review.urls")),
     path("", include("webapp.knowledge.urls")),
     path("", include("webapp.fleet.urls")),
+    path("", include("webapp.api.urls")),
 ]

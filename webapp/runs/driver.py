@@ -12,11 +12,14 @@ import logging
 import threading
 import time
 import traceback
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
 
+from runner import agents
+from runner.agents import Agent, external
 from runner.drive import drive
 from runner.events import (
     ControlAction,
@@ -27,8 +30,9 @@ from runner.events import (
 )
 from runner.loop import EvaluationCancelled, Interrupted
 from runner.results import Ceiling, Evaluation
-from runner.spec import EvaluationSpec, SpecError
+from runner.spec import AgentSpec, EvaluationSpec, SpecError
 from runner.wire import canonical, from_json, to_json
+from webapp.api.inbox import RunInbox
 from webapp.fleet.models import Device
 from webapp.runs import queues
 from webapp.runs.leases import Keeper, Lease
@@ -73,7 +77,7 @@ def _drive(run: Run, lease: Lease, control: DatabaseControl, evaluator: JobEvalu
     log = DatabaseLog(run, lease.token)
     try:
         _refuse_endless_restarts(run)
-        drive(run.spec, log, evaluator, control)
+        drive(run.spec, log, evaluator, control, create=Cast(run.pk))
     except LeaseLost as error:
         logger.warning("run %s is driven elsewhere now: %s", run.pk, error)
     except Paused:
@@ -85,6 +89,18 @@ def _drive(run: Run, lease: Lease, control: DatabaseControl, evaluator: JobEvalu
         raise
     else:
         lease.update(lease_until=None, lease_holder="")
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Implements runner.drive.Create: an outside agent acts through the requests it makes here."""
+
+    run_pk: int
+
+    def __call__(self, spec: AgentSpec) -> Agent:
+        if spec.agent == external.NAME:
+            return external.ExternalAgent(RunInbox(self.run_pk))
+        return agents.create(spec)
 
 
 def hand_back(pk: int, lease: Lease, reason: str) -> None:
