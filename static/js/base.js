@@ -40,3 +40,13 @@ window.addEventListener("pageshow", () => {
     button.removeAttribute("aria-busy");
   });
 });
+
+// A refusal (422) is an answer to show, not an error to hide.
+document.addEventListener("htmx:beforeSwap", (event) => {
+  if (event.detail.xhr.status === 422) event.detail.shouldSwap = true;
+});
+// Ctrl+Enter sends a text that is being written.
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+  if (event.target.matches("[data-submit-keys]")) event.target.form.requestSubmit();
+});

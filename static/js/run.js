@@ -9,7 +9,7 @@ const PANEL_MS = 700; // between two refreshes of what stands around the trace, 
 const PANEL_SHARE = 5; // a busy server is asked at most this fraction of the time
 const LOOK_MS = 5000; // between two refreshes that no step asked for
 const LOOK_SHARE = 50;
-const TELLING = new Set(["run", "candidate", "evaluation", "budget", "control"]);
+const TELLING = new Set(["run", "candidate", "evaluation", "budget", "control", "message"]);
 
 const page = document.querySelector("[data-run]");
 const trace = page.querySelector("[data-trace]");
@@ -18,7 +18,7 @@ const below = page.querySelector("[data-new]");
 const find = page.querySelector("[data-find]");
 const types = new Set(page.dataset.types.split(" "));
 const needle = new URLSearchParams(location.search).get("q") ?? "";
-const rows = () => [...trace.querySelectorAll(".ev:not(.filtered)")];
+const rows = () => [...trace.querySelectorAll(".ev[data-seq]:not(.filtered)")];
 const gone = { count: 0 };
 
 // --- the sticky head's height, for everything that sticks or scrolls below it
@@ -38,14 +38,14 @@ let atTail = page.dataset.atTail === "true";
 let unseen = 0;
 
 function nearEnd() {
-  const last = rows().at(-1);
+  const last = live ?? rows().at(-1);
   return !last || last.getBoundingClientRect().bottom <= innerHeight + 48;
 }
 
 function toEnd() {
   unseen = 0;
   below.hidden = true;
-  rows().at(-1)?.scrollIntoView({ block: "end" });
+  (live ?? rows().at(-1))?.scrollIntoView({ block: "end" });
 }
 
 function sayNew() {
@@ -64,12 +64,58 @@ function wanted(item) {
   return types.has(item.type) && (!needle || item.html.toLowerCase().includes(needle.toLowerCase()));
 }
 
+// --- what an agent is saying now: shown until the step it becomes is here, and never kept
+const INVISIBLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff]/gu;
+const SHOWN_CHARACTERS = 6000; // of a long text the end is what is new
+const writing = page.querySelector("[data-writing]");
+let live = null;
+
+const visible = (text) => text.replaceAll(INVISIBLE, (mark) => {
+  const code = mark.codePointAt(0);
+  return code < 0x20 ? String.fromCharCode(0x2400 + code) : `⟦U+${code.toString(16).toUpperCase().padStart(4, "0")}⟧`;
+});
+
+function speaker() {
+  const briefs = [...trace.querySelectorAll("[data-agent]")];
+  return briefs.at(-1)?.textContent ?? page.dataset.agent;
+}
+
+function liveRow(author) {
+  const row = document.createElement("div");
+  row.className = "ev ev-live";
+  row.innerHTML = `<span class="seq num" aria-hidden="true">…</span><span class="ic" aria-hidden="true">✦</span>
+    <div class="ev-body"><b><bdi data-author></bdi></b> <span class="soft">is writing…</span> <span class="text" data-text></span><span class="caret" aria-hidden="true"></span></div>`;
+  row.querySelector("[data-author]").textContent = author;
+  return row;
+}
+
+function showText(text) {
+  if (!atTail || !text || !types.has("message")) return;
+  const follow = nearEnd();
+  if (!live) {
+    live = liveRow(speaker());
+    trace.querySelector("[data-empty]")?.remove();
+    trace.insertBefore(live, writing);
+    writing.textContent = `${live.querySelector("[data-author]").textContent} is writing`; // spoken once, not at each word
+  }
+  const end = text.length > SHOWN_CHARACTERS ? `…${text.slice(-SHOWN_CHARACTERS)}` : text;
+  live.querySelector("[data-text]").textContent = visible(end);
+  if (follow) toEnd();
+}
+
+function endText() {
+  live?.remove();
+  live = null;
+  writing.textContent = "";
+}
+
 function append(items) {
+  const follow = nearEnd(); // before the text that is being written makes room for its step
+  endText();
   const shown = items.filter(wanted);
   if (items.some((item) => TELLING.has(item.type))) refreshPanels();
   if (!shown.length) return;
   if (!atTail) { unseen += shown.length; sayNew(); return; }
-  const follow = nearEnd();
   trace.querySelector("[data-empty]")?.remove();
   const template = document.createElement("template");
   template.innerHTML = shown.map((item) => item.html).join("");
@@ -77,12 +123,12 @@ function append(items) {
     row.classList.add("fresh");
     applyFind(row);
   }
-  trace.insertBefore(template.content, below);
+  trace.insertBefore(template.content, writing);
   if (follow) { trim(); toEnd(); } else { unseen += shown.length; sayNew(); }
 }
 
 function trim() {
-  const all = trace.querySelectorAll(".ev");
+  const all = trace.querySelectorAll(".ev[data-seq]");
   if (all.length <= KEPT_ROWS) return;
   for (const row of [...all].slice(0, all.length - KEPT_ROWS)) row.remove();
   gone.count += 1;
@@ -177,6 +223,7 @@ if (!ended) {
     lastSeq: Number(page.dataset.lastSeq),
     status: page.dataset.status,
     onItems: append,
+    onText: showText,
     onHealth: showHealth,
     onStatus: refreshPanels,
     poll,
@@ -288,10 +335,39 @@ onKey("/", () => {
 onKey("G", () => { if (atTail) { toEnd(); rows().at(-1)?.focus({ preventScroll: true }); } else location.assign(page.dataset.url); });
 find.addEventListener("keydown", (event) => { if (event.key === "Escape") { find.value = ""; find.dispatchEvent(new Event("input")); find.blur(); } });
 
-// --- stopping asks first
-const dialog = page.querySelector("[data-stop-dialog]");
-page.addEventListener("submit", (event) => {
-  if (!event.target.matches("[data-confirm-stop]")) return;
+// --- asking something of the run: dialogs instead of the page that the same links lead to
+const dialogs = Object.fromEntries([...page.querySelectorAll("[data-dialog]")].map((dialog) => [dialog.dataset.dialog, dialog]));
+
+function open(name) {
+  dialogs[name].querySelector("[data-said]").replaceChildren();
+  dialogs[name].showModal();
+  dialogs[name].querySelector("textarea, input[type=text]")?.focus();
+}
+
+page.addEventListener("click", (event) => {
+  if (event.target.closest("[data-close]")) { event.target.closest("dialog").close(); return; }
+  const link = event.target.closest("[data-open]");
+  if (!link || !dialogs[link.dataset.open] || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  dialog.showModal();
-}, true);
+  open(link.dataset.open);
+});
+
+// Taken: what was asked stands in the head as pending until its step is here.
+document.addEventListener("run-asked", (event) => {
+  const form = event.target.closest("[data-ask]");
+  if (form) {
+    if (form.elements.text) form.elements.text.value = "";
+    form.querySelector("button").disabled = false;
+    form.closest("dialog").close();
+  }
+  refreshPanels();
+});
+document.addEventListener("htmx:afterRequest", (event) => {
+  event.target.querySelectorAll?.("button[aria-busy]").forEach((button) => {
+    button.disabled = false;
+    button.removeAttribute("aria-busy");
+  });
+});
+
+onKey("p", () => page.querySelector("#act-pause")?.click());
+onKey("s", () => page.querySelector("#act-steer")?.click());

@@ -7,9 +7,9 @@ const POLL_AFTER = 3; // failed attempts in a row before the page asks by plain 
 const POLL_MS = 3000;
 
 export class Stream {
-  // onItems(items), onHealth(state), onStatus(status); poll(after) → {items, lastSeq, status}
-  constructor({ url, lastSeq, status, onItems, onHealth, onStatus, poll }) {
-    Object.assign(this, { url, lastSeq, status, onItems, onHealth, onStatus, poll });
+  // onItems(items), onText(text), onHealth(state), onStatus(status); poll(after) → {items, lastSeq, status}
+  constructor({ url, lastSeq, status, onItems, onText, onHealth, onStatus, poll }) {
+    Object.assign(this, { url, lastSeq, status, onItems, onText, onHealth, onStatus, poll });
     this.gaps = 0;
     this.failures = 0;
     this.offset = null; // our clock minus the server's, milliseconds
@@ -39,6 +39,8 @@ export class Stream {
     if (this.state !== "live") this.state = "live";
     if (frame.type === "heartbeat") this.heartbeat(frame);
     else if (frame.type === "events") this.take(frame, true);
+    // What is being said after step `after`; once a later step is here, it has been said.
+    else if (frame.type === "text" && frame.after >= this.lastSeq) this.onText(String(frame.text));
     this.report();
   }
 

@@ -16,6 +16,7 @@ from django.utils import timezone
 from runner.archive import read_archive
 from runner.events import (
     AnalysisPayload,
+    ControlAction,
     ControlPayload,
     HarnessErrorPayload,
     MessagePayload,
@@ -125,7 +126,7 @@ def test_a_running_run_can_be_stopped_and_says_so(alice: Client) -> None:
     head = title_of(text_of(alice, f"/runs/{run.pk}/"))
     assert chips(head)[0] == "running"
     assert "Stop…" in head
-    response = alice.post(f"/runs/{run.pk}/stop/")
+    response = alice.post(f"/runs/{run.pk}/ask/", {"action": "stop"})
     assert response["Location"] == f"/runs/{run.pk}/"
     run.refresh_from_db()
     assert run.stop_requested_by == "alice"
@@ -134,10 +135,11 @@ def test_a_running_run_can_be_stopped_and_says_so(alice: Client) -> None:
     assert "Stop…" not in head
 
 
-def test_stopping_is_a_post_and_an_ended_run_cannot_be_stopped(alice: Client) -> None:
+def test_an_ended_run_cannot_be_stopped(alice: Client) -> None:
     run = make_run("finished")
-    assert alice.get(f"/runs/{run.pk}/stop/").status_code == 405
-    alice.post(f"/runs/{run.pk}/stop/")
+    refused = alice.post(f"/runs/{run.pk}/ask/", {"action": "stop"})
+    assert refused.status_code == 422
+    assert "It is over (finished)" in refused.content.decode()
     run.refresh_from_db()
     assert run.stop_requested_by == ""
     assert "Stop…" not in title_of(text_of(alice, f"/runs/{run.pk}/"))
@@ -169,7 +171,7 @@ def test_every_event_type_has_a_row_of_its_own(alice: Client) -> None:
             1, "review", ({"kind": "register_spill", "message": "12 bytes"},), {"r": 64}
         ),
         ProfilePayload(1, "ncu", False, "no counters here"),
-        ControlPayload("stop", "bob"),
+        ControlPayload(ControlAction.stop, "bob"),
         HarnessErrorPayload("evaluate", "OSError: disk full", "Traceback …"),
         RunPayload(RunStatus.stopped, "stopped by bob"),
     ):
@@ -236,7 +238,7 @@ def test_hostile_text_stays_inert(alice: Client) -> None:
     make_event(run, ToolResultPayload("1", False, hostile))
     make_event(run, AnalysisPayload(-1, hostile, ({"kind": hostile, "message": hostile},)))
     make_event(run, ProfilePayload(-7, hostile, True, "", {hostile: 1.0}))
-    make_event(run, ControlPayload(hostile, hostile, hostile))
+    make_event(run, ControlPayload(ControlAction.steer, hostile, hostile))
     make_event(run, HarnessErrorPayload(hostile, hostile, hostile))
     evaluation = make_evaluation("crashed", reason=hostile, case=hostile)
     make_candidate(run, "crashed", idea=hostile, source=hostile, evaluation=evaluation)

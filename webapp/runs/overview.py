@@ -12,28 +12,49 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
-from runner.events import EventType, RunStatus
+from runner import workflows
+from runner.events import BudgetPayload, ControlAction, EventType, RunStatus
 from runner.results import Evaluation
-from runner.spec import RunSpec
+from runner.spec import Budgets, RunSpec
+from runner.wire import from_json
 from webapp.fleet.models import Device
 from webapp.review.roofline import Measured, Roofline, roofs_for
 from webapp.runs.chart import Chart, chart
-from webapp.runs.models import Candidate, Job, Run
+from webapp.runs.ledger import Ledger, Stage, ledger
+from webapp.runs.models import Candidate, Event, Job, Run
 from webapp.runs.thumbnail import Thumbnail
+
+DEAF = {"search", "scripted", "replay"}  # agents that propose, and read nothing
+TURNS = (ControlAction.pause, ControlAction.resume)
 
 
 @dataclass(frozen=True)
 class Used:
-    """A budget: what is used of it, and its limit."""
+    """A budget: what is used of it, None where that is not known; a limit of None is none."""
 
-    used: float
-    limit: float
+    used: float | None
+    limit: float | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """The candidates of one stage, or of a run without stages."""
+
+    stage: Stage | None
+    candidates: list[Candidate]
+
+
+def with_budgets(runs: QuerySet[Run]) -> QuerySet[Run]:
+    """Each run with the body of its last budget event, so that a list asks once for all."""
+    budgets = Event.objects.filter(run=OuterRef("pk"), type=EventType.budget.value)
+    return runs.annotate(budget_body=Subquery(budgets.order_by("-seq").values("body")[:1]))
 
 
 class Overview:
-    """One run as its page needs it."""
+    """One run as its page needs it, or as a line of the list from `with_budgets`."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -90,23 +111,77 @@ class Overview:
         return Thumbnail(Roofline(roofs_for(self.run, self.evaluation.device), shown))
 
     @cached_property
+    def budget(self) -> BudgetPayload | None:
+        """What was used by the last report; None before the first."""
+        body = self._budget_body
+        return from_json(BudgetPayload, body["payload"]) if body else None
+
+    @property
+    def limits(self) -> Budgets:
+        """As they were extended, if they were."""
+        return self.budget.limits if self.budget else self.spec.budgets
+
+    @cached_property
     def evaluations(self) -> Used:
-        return Used(self.run.evaluations, self.spec.budgets.evaluations)
+        return Used(self.run.evaluations, self.limits.evaluations)
 
     @cached_property
     def time(self) -> Used:
         """Seconds a driver was at work; a gap before a resumption is nobody's use."""
-        return Used(self._seconds_at_work(), self.spec.budgets.wall_clock_s)
+        return Used(self._seconds_at_work(), self.limits.wall_clock_s)
+
+    @property
+    def asks_models(self) -> bool:
+        """True for a run that costs, or may cost, more than time."""
+        limited = self.limits.tokens is not None or self.limits.dollars is not None
+        return limited or bool(self.budget and self.budget.tokens)
+
+    @property
+    def tokens(self) -> Used:
+        return Used(self.budget.tokens if self.budget else 0, self.limits.tokens)
+
+    @property
+    def dollars(self) -> Used:
+        return Used(self.budget.dollars if self.budget else 0.0, self.limits.dollars)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return ledger(self.run)
+
+    @cached_property
+    def outline(self) -> list[Part]:
+        """The candidates under the stages that made them; without stages, all in one part."""
+        marks: list[Stage | None] = [None, *self.ledger.stages]
+        parts = [Part(stage, []) for stage in marks]
+        for candidate in self.candidates:
+            made_in = [p for p in parts if p.stage is None or p.stage.seq < candidate.seq]
+            made_in[-1].candidates.append(candidate)
+        return [part for part in parts if part.stage is not None or part.candidates]
+
+    @property
+    def workflow(self) -> str:
+        """Its title's first word or words: `Goal`; its name where it is not ours."""
+        if self.spec.workflow not in workflows.names():
+            return self.spec.workflow
+        return workflows.get(self.spec.workflow).TITLE.partition(":")[0]
 
     def _seconds_at_work(self) -> float:
-        run, budget = self._last_body(EventType.run), self._last_body(EventType.budget)
+        run, budget = self._last_body(EventType.run), self._budget_body
         if run is None:
             return 0.0
         used = budget["payload"]["wall_clock_s"] if budget else 0.0
         since = datetime.fromisoformat((budget or run)["at"])
         if run["payload"]["status"] == RunStatus.running:
             since = max(since, datetime.fromisoformat(run["at"]))
+        elif run["payload"]["status"] == RunStatus.paused:  # waiting for a person is nobody's use
+            return used + max(0.0, (datetime.fromisoformat(run["at"]) - since).total_seconds())
         return used + max(0.0, (self._until(run) - since) / timedelta(seconds=1))
+
+    @cached_property
+    def _budget_body(self) -> dict[str, Any] | None:
+        if hasattr(self.run, "budget_body"):
+            return json.loads(self.run.budget_body) if self.run.budget_body else None
+        return self._last_body(EventType.budget)
 
     def _last_body(self, kind: EventType) -> dict[str, Any] | None:
         row = self.run.events.filter(type=kind.value).order_by("-seq").first()
@@ -120,6 +195,29 @@ class Overview:
             return timezone.now()
         last = self.run.events.order_by("-seq").first()
         return datetime.fromisoformat(json.loads(last.body)["at"]) if last else timezone.now()
+
+    @property
+    def controllable(self) -> bool:
+        """True while a person may still ask something of it."""
+        return not (self.run.state.ended or self.run.imported)
+
+    @property
+    def listens(self) -> bool:
+        """True if some agent of it reads what people say."""
+        return any(player.agent not in DEAF for player in self.spec.players)
+
+    @property
+    def connects(self) -> bool:
+        """True if an agent outside is to drive it."""
+        return self.controllable and self.spec.outside
+
+    @property
+    def asked_to_pause(self) -> bool:
+        """True if it is paused, or will be once everything asked so far took effect."""
+        turns = [each.action for each in self.run.pending_requests if each.action in TURNS]
+        if turns:
+            return turns[-1] == ControlAction.pause
+        return self.run.state is RunStatus.paused
 
     @property
     def stopping(self) -> bool:

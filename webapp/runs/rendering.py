@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import OuterRef, Subquery
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 
-from runner.events import CandidatePayload, EventType
+from runner.events import CandidatePayload, EventType, ToolResultPayload
 from runner.events import Event as LogEvent
 from runner.wire import WireError, from_json
 from webapp.review.diff import ShortDiff, short_diff
@@ -30,10 +31,16 @@ DIFF_LINES = 10
 
 @dataclass(frozen=True)
 class Before:
-    """What a candidate's row needs of the log before it: its parent's source, the last message."""
+    """What a row needs of the log before it.
+
+    A candidate: its parent's source and the last message. An answer: the tool that was called, and
+    the step that called it.
+    """
 
     parent_sha256: str = ""
     said: str = ""
+    tool: str = ""
+    called_at: int = 0
 
 
 def render_event(event: Event) -> str:
@@ -42,8 +49,9 @@ def render_event(event: Event) -> str:
 
 
 def render_events(events: Sequence[Event]) -> list[str]:
-    """The same for many rows, with at most two queries however many there are."""
+    """The same for many rows, with at most three queries however many there are."""
     before = _before([event for event in events if event.type == EventType.candidate])
+    before |= _calls([event for event in events if event.type == EventType.tool_result])
     unknown = Before()
     return [
         _html(event.run_id, event.body, before.get((event.run_id, event.seq), unknown))
@@ -68,6 +76,23 @@ def _before(candidates: Sequence[Event]) -> dict[tuple[int, int], Before]:
     }
 
 
+def _calls(answers: Sequence[Event]) -> dict[tuple[int, int], Before]:
+    """By (run, seq) of each answer. Calls are made one by one: it answers the last one before."""
+    if not answers:
+        return {}
+    earlier = Event.objects.filter(
+        run=OuterRef("run"), type=EventType.tool_call.value, seq__lt=OuterRef("seq")
+    )
+    rows = Event.objects.filter(pk__in=[event.pk for event in answers])
+    bodies = rows.annotate(call=Subquery(earlier.order_by("-seq").values("body")[:1]))
+    found = {}
+    for run, seq, answer, body in bodies.values_list("run_id", "seq", "body", "call"):
+        call = json.loads(body) if body else None
+        if call and call["payload"]["call"] == json.loads(answer)["payload"]["call"]:
+            found[run, seq] = Before(tool=call["payload"]["tool"], called_at=call["seq"])
+    return found
+
+
 @functools.lru_cache(maxsize=CACHED_STEPS)
 def _html(run_id: int, body: str, before: Before) -> str:
     event = from_json(LogEvent, json.loads(body))
@@ -84,6 +109,8 @@ def _html(run_id: int, body: str, before: Before) -> str:
     if isinstance(payload, CandidatePayload):
         context["said"] = payload.idea in before.said
         context["short"] = _diff(before.parent_sha256, payload.source_sha256)
+    elif isinstance(payload, ToolResultPayload):
+        context["before"] = before
     return render_to_string(f"runs/events/{event.type}.html", context)
 
 

@@ -21,9 +21,10 @@ from kernels.catalog import slugs
 from runner.bundle import ArchiveError
 from runner.events import RunStatus
 from webapp.runs.archives import export_archive, import_archive
+from webapp.runs.asking import AskForm
 from webapp.runs.forms import LaunchForm
 from webapp.runs.models import Event, Run
-from webapp.runs.overview import Overview
+from webapp.runs.overview import Overview, with_budgets
 from webapp.runs.window import TraceFilter, Window
 
 RUNS_PER_PAGE = 50
@@ -47,16 +48,18 @@ def _runs_page(
     request: HttpRequest, import_error: ArchiveError | None = None, status: int = 200
 ) -> HttpResponse:
     problem, state = request.GET.get("problem", ""), request.GET.get("status", "")
-    found = Run.objects.for_dashboard()
+    found = with_budgets(Run.objects.for_dashboard())
     if problem:
         found = found.filter(problem=problem)
     if state:
         found = found.filter(status=state)
     page = Paginator(found, RUNS_PER_PAGE).get_page(request.GET.get("page"))
+    overviews = [Overview(row) for row in page.object_list]
     context = {
         "nav": "runs",
         "page": page,
-        "overviews": [Overview(row) for row in page.object_list],
+        "overviews": overviews,
+        "any_cost": any(overview.asks_models for overview in overviews),
         "problem": problem,
         "status": state,
         "statuses": STATUSES,
@@ -104,10 +107,12 @@ def import_run(request: SignedIn) -> HttpResponse:
 def run(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Run.objects.for_dashboard(), pk=pk)
     chosen = TraceFilter.from_query(request.GET)
+    overview = Overview(found)
     context = {
         "nav": "runs",
         "run": found,
-        "overview": Overview(found),
+        "overview": overview,
+        "ask": AskForm(overview),
         "filter": chosen,
         "window": _window(request, found, chosen),
     }
@@ -127,12 +132,27 @@ def _window(request: HttpRequest, found: Run, chosen: TraceFilter) -> Window:
     return Window.tail(found, chosen)
 
 
-@require_POST
-def stop(request: HttpRequest, pk: int) -> HttpResponse:
-    found = get_object_or_404(Run, pk=pk)
-    if not found.request_stop(request.user.get_username()):
-        messages.info(request, "The run had ended already, or was asked to stop before.")
-    return redirect(found)
+@require_http_methods(["GET", "POST"])
+def ask(request: SignedIn, pk: int) -> HttpResponse:
+    """Pause, resume, stop, steer or extend. A page asks with htmx and is told in its place."""
+    found = get_object_or_404(Run.objects.for_dashboard(), pk=pk)
+    overview = Overview(found)
+    if request.method == "GET":
+        return _ask_page(request, AskForm(overview, action=request.GET.get("action", "")))
+    form = AskForm(overview, request.POST)
+    asked = form.ask(request.user.get_username())
+    if request.headers.get("HX-Request"):
+        context = {"form": form, "asked": asked}
+        response = render(request, "runs/_asked.html", context, status=200 if asked else 422)
+        if asked:
+            response["HX-Trigger"] = "run-asked"
+        return response
+    return redirect(found) if asked else _ask_page(request, form, 422)
+
+
+def _ask_page(request: HttpRequest, form: AskForm, status: int = 200) -> HttpResponse:
+    context = {"nav": "runs", "run": form.run, "overview": form.overview, "form": form}
+    return render(request, "runs/ask.html", context, status=status)
 
 
 @require_GET

@@ -27,7 +27,7 @@ register.filter("tokens", units.tokens)
 CHIPS: dict[str, tuple[str, str, str]] = {
     "queued": ("idle", "◌", "queued"),
     "running": ("run", "◐", "running"),
-    "paused": ("warn", "⏸", "paused"),
+    "paused": ("warn", "‖", "paused"),
     "finished": ("ok", "✓", "finished"),
     "stopped": ("warn", "■", "stopped"),
     "failed": ("bad", "✕", "failed"),

@@ -6,7 +6,6 @@ text is folded with its length said. Escaping stays Django's; nothing here retur
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -26,15 +25,17 @@ from webapp.runs.templatetags.formats import label
 register = template.Library()
 AnyCase = TypeVar("AnyCase", Case, CaseResult)
 
-SHOWN_CHARACTERS = 700  # of a text before the rest is folded
-SHOWN_LINES = 12
+SHOWN_LINES = 12  # of a text before the rest is folded
+LINE_CHARACTERS = 60  # a text without line ends is cut after this many for each shown line
 FOLDED_CHARACTERS = 32 * 1024  # of the rest, in the page; what is longer is a link away
 
 GRAVITY = (CheckStatus.failed, CheckStatus.not_judged, CheckStatus.passed)
 
-# Controls but tab and newline, direction marks, zero-width marks, line separators.
+# Controls but tab and newline, direction marks, zero-width marks, line separators, and halves of
+# characters, which no encoding can write.
 _INVISIBLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff"
+    "\ud800-\udfff]"
 )
 
 
@@ -50,10 +51,16 @@ def _sign(match: re.Match[str]) -> str:
 
 
 @register.inclusion_tag("runs/_fold.html")
-def fold(text: str, whole_url: str = "", pre: bool = False, open: bool = False) -> dict[str, Any]:
+def fold(
+    text: str,
+    whole_url: str = "",
+    pre: bool = False,
+    open: bool = False,
+    lines: int = SHOWN_LINES,
+) -> dict[str, Any]:
     """A text, its first lines shown and the rest folded; `whole_url` leads to what is too long."""
     text = visible(text).strip("\n")
-    cut = _cut(text)
+    cut = _cut(text, lines)
     rest = text[cut:]
     return {
         "head": text[:cut],
@@ -69,29 +76,17 @@ def fold(text: str, whole_url: str = "", pre: bool = False, open: bool = False) 
     }
 
 
-def _cut(text: str) -> int:
+def _cut(text: str, shown: int) -> int:
     """Where to fold: after the shown lines, else at a space near the limit; never for a word."""
-    if len(text) <= SHOWN_CHARACTERS * 1.2 and text.count("\n") <= SHOWN_LINES * 1.2:
+    characters = LINE_CHARACTERS * shown
+    if len(text) <= characters * 1.2 and text.count("\n") <= shown * 1.2:
         return len(text)
-    cut = min(len(text), SHOWN_CHARACTERS)
-    lines = [match.start() for match in re.finditer("\n", text[:cut])][:SHOWN_LINES]
-    if len(lines) == SHOWN_LINES:
+    cut = min(len(text), characters)
+    lines = [match.start() for match in re.finditer("\n", text[:cut])][:shown]
+    if len(lines) == shown:
         return lines[-1]
     space = max(text.rfind(" ", 0, cut), text.rfind("\n", 0, cut))
     return space if space > cut // 2 else cut
-
-
-@register.filter
-def as_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=1)
-
-
-@register.filter
-def one_line(arguments: dict[str, Any]) -> str:
-    """Arguments of a tool call, `name=value`, when all of them are short; else nothing."""
-    parts = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items()]
-    text = " ".join(parts)
-    return text if len(text) <= 160 else ""
 
 
 @register.filter
