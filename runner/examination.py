@@ -39,11 +39,13 @@ class LocalExaminer:
         return simulate.simulate(spec)
 
 
-def analyze(
-    loop: Loop, number: int, target: str = TARGET, case: str = ""
-) -> AnalysisPayload | None:
-    """Analyse a candidate for a target and log it; None where nothing can analyse here."""
+def analyze(loop: Loop, number: int, target: str = "", case: str = "") -> AnalysisPayload | None:
+    """Analyse a candidate for a target and log it; None where nothing can analyse here.
+
+    The target is the run's own device once an evaluation has told which that is.
+    """
     examiner, candidate = loop.examiner, loop.state.candidates[number]
+    target = target or _target(loop)
     case = case or _case(loop)
     key = AnalysisKey(number, "analyze", target, case)
     if examiner is None or key in loop.state.analyses:
@@ -72,17 +74,18 @@ def analyze(
 
 def simulate(loop: Loop, number: int, case: str = "") -> AnalysisPayload | None:
     """Simulate a candidate on a case, the problem's small one by default, and log it."""
+    from runner.analysis.simulate_request import SimulationSpec, small_case
+
     examiner, candidate = loop.examiner, loop.state.candidates[number]
+    case = case or small_case(loop.problem).name
     key = AnalysisKey(number, "simulate", "", case)
     if examiner is None or key in loop.state.analyses:
         return loop.state.analyses.get(key)
-    from runner.analysis.simulate import SimulationSpec
-
     spec = SimulationSpec(
         problem=loop.spec.problem,
         source=loop.source(number),
         language=candidate.language,
-        case=case or None,
+        case=case,
         file=_file(loop, number),
     )
     try:
@@ -93,6 +96,18 @@ def simulate(loop: Loop, number: int, case: str = "") -> AnalysisPayload | None:
         return _unavailable(loop, key, error)
     loop.record_analysis(_payload(key, found))
     return loop.state.analyses[key]
+
+
+def _target(loop: Loop) -> str:
+    """That of the device that the run is measured on, where it is known and can be analysed for."""
+    from runner.analysis.targets import TARGETS
+
+    for evaluation in loop.state.evaluations.values():
+        capability = evaluation.device.details.get("compute capability", "")
+        target = f"sm_{capability.replace('.', '')}"
+        if target in TARGETS:
+            return target
+    return TARGET
 
 
 def _case(loop: Loop) -> str:

@@ -98,12 +98,16 @@ class Examiner(Protocol):
 
 @dataclass(frozen=True)
 class Entry:
-    """A knowledge entry as a search lists it; `slug` is what `Library.read` takes."""
+    """A knowledge entry as a search lists it; `slug` is what `Library.read` takes.
+
+    `caution` says why it may not hold any more; empty where nothing speaks against it.
+    """
 
     slug: str
     title: str
     claim: str
     scope: str = ""
+    caution: str = ""
 
 
 class Library(Protocol):

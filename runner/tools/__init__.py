@@ -15,7 +15,7 @@ import inspect
 import json
 import pkgutil
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from runner.conversation import Call
 from runner.loop import Answer, Loop
 from runner.spec import SpecError
 
-TEXT_CHARACTERS = 12_000  # of an answer; what is longer becomes details
+TEXT_CHARACTERS = 16_000  # of an answer; what is longer becomes details
 WORK = "work"
 
 
@@ -73,7 +73,7 @@ def call(work: Work, wanted: Call, offered: Iterable[str]) -> Answer:
                 "tool", f"{wanted.tool[:80]!r} is not offered here.", f"Use: {', '.join(offered)}."
             )
         tool = get(wanted.tool)
-        return _fitted(tool.function(work, **_checked(tool, wanted)))
+        return _fitted(work, tool.function(work, **_checked(tool, wanted)))
     except SpecError as error:
         return refusal(error.field, error.problem, error.remedy)
 
@@ -122,21 +122,57 @@ def _checked(tool: Tool, wanted: Call) -> dict[str, Any]:
         problem = f"are no JSON object: {wanted.malformed[:200]!r}"
         remedy = "Call the tool again with one JSON object that fits its schema."
         raise SpecError("arguments", problem, remedy)
+    for name, value in wanted.arguments.items():
+        for text in _texts([name, value]):
+            _require_text(name, text)
     try:
         made = tool.arguments.model_validate_json(json.dumps(wanted.arguments))
     except pydantic.ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "arguments"
-        takes = ", ".join(tool.schema.get("properties", {})) or "nothing"
-        remedy = f"{tool.name} takes: {takes}."
+        field = ".".join(str(part)[:80] for part in first["loc"]) or "arguments"
+        remedy = f"{tool.name} takes: {_takes(tool)}."
         raise SpecError(field, f"{first['msg']}.", remedy) from None
     return {name: getattr(made, name) for name in tool.arguments.model_fields}
 
 
-def _fitted(answer: Answer) -> Answer:
-    """An answer that fits a context window: what is cut off its end goes to the details."""
-    if len(answer.text) <= TEXT_CHARACTERS:
-        return answer
-    details = f"{answer.text}\n\n{answer.details}" if answer.details else answer.text
-    text = f"{answer.text[:TEXT_CHARACTERS]}\n… cut; the rest is in the details of this call."
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from (text for pair in value.items() for each in pair for text in _texts(each))
+    elif isinstance(value, list):
+        yield from (text for each in value for text in _texts(each))
+
+
+def _require_text(name: str, text: str) -> None:
+    """Refuse what no source file, database or page can hold."""
+    field = name[:80] if name.isidentifier() else "arguments"
+    remedy = "Leave it out: write ordinary text."
+    if "\0" in text:
+        raise SpecError(field, "holds a NUL character.", remedy)
+    if any("\ud800" <= each <= "\udfff" for each in text):
+        raise SpecError(field, "holds half of a surrogate pair.", remedy)
+
+
+def _takes(tool: Tool) -> str:
+    """`candidate (integer), parent (integer or null, optional)`."""
+    required = tool.schema.get("required", ())
+    words = []
+    for name, each in tool.schema.get("properties", {}).items():
+        kinds = [one.get("type", "") for one in each.get("anyOf", (each,))]
+        optional = "" if name in required else ", optional"
+        words.append(f"{name} ({' or '.join(kinds)}{optional})")
+    return ", ".join(words) or "nothing"
+
+
+def _fitted(work: Work, answer: Answer) -> Answer:
+    """An answer that fits a context window, and says where the rest of it is to be read."""
+    text, details = answer.text, answer.details
+    if len(text) > TEXT_CHARACTERS:
+        details = f"{text}\n\n{details}" if details else text
+        text = f"{text[:TEXT_CHARACTERS]}…"
+    if details:
+        lines = details.count("\n") + 1
+        text += f"\n[details: {lines:,} lines, read_details(call={work.call!r})]"
     return Answer(text, details, answer.ok)
