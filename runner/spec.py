@@ -14,6 +14,7 @@ from runner import agents, workflows
 AGENTS = agents.names()
 WORKFLOWS = workflows.names()
 OUTSIDE = "external"  # the agent that is somebody else's, and calls in over MCP
+MODEL_AGENT = "claude"  # the agent that asks a model, and so has an effort and a price
 LANGUAGES = {"host": "cpp", "cuda": "triton"}  # what an agent writes by default for a device kind
 
 
@@ -117,12 +118,25 @@ class RunSpec:
         """True if an outside agent acts: it calls in, and cannot be asked for anything."""
         return any(player.agent == OUTSIDE for player in self.players)
 
+    def _check_players(self) -> None:
+        """As many agents as the workflow takes, which is known only once it is imported."""
+        _one_of("workflow", self.workflow, workflows.names())
+        wanted = workflows.get(self.workflow).PLAYERS
+        if wanted > len(self.players):
+            remedy = "Name the second agent."
+            raise SpecError("partner", f"{self.workflow} takes {wanted} agents.", remedy)
+        if wanted < len(self.players):
+            remedy = "Leave it out, or use flame_chase."
+            raise SpecError("partner", f"{self.workflow} takes one agent.", remedy)
+
     def validate(self) -> Problem:
         """Check against the catalog; returns the problem or raises SpecError."""
         problem = known_problem(self.problem)
         for player in self.players:
             _one_of("agent", player.agent, AGENTS)
-        _one_of("workflow", self.workflow, WORKFLOWS)
+            if player.agent == MODEL_AGENT:
+                _check_model(player, self.budgets)
+        self._check_players()
         if self.outside and (self.workflow != "goal" or self.partner is not None):
             remedy = "Use goal, with no second agent."
             raise SpecError("workflow", "an outside agent can only work alone on a goal.", remedy)
@@ -163,6 +177,12 @@ def device_kind(device: str) -> str:
     if kind == "cuda" and (index.isdigit() or not index):
         return "cuda"
     raise SpecError("device", f"{device!r} names no device.", "Use host, or cuda:0.")
+
+
+def _check_model(player: AgentSpec, budgets: Budgets) -> None:
+    from runner.messages import pricing  # reads its table only where a model is asked for
+
+    pricing.check(player, budgets)
 
 
 def _one_of(field: str, value: str, choices: tuple[str, ...] | list[str]) -> None:
