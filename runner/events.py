@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from runner import keys
 from runner.results import Ceiling, Evaluation
 from runner.spec import Budgets, RunSpec
 from runner.wire import from_json, to_json
@@ -309,6 +310,10 @@ def artifact_ref(name: str, content: bytes) -> ArtifactRef:
 def make_event(
     run: str, seq: int, at: str, payload: Any, artifacts: Mapping[str, bytes] | None = None
 ) -> Event:
-    """The event for a payload object; its type follows from the payload's class."""
+    """The event for a payload object; its type follows from the payload's class.
+
+    An error may quote whatever it met: no key of this process gets into a log.
+    """
     refs = tuple(artifact_ref(name, content) for name, content in (artifacts or {}).items())
-    return Event(run, seq, at, TYPES[type(payload)], to_json(payload), refs)
+    document = keys.redact_document(to_json(payload))
+    return Event(run, seq, at, TYPES[type(payload)], document, refs)

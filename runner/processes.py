@@ -16,6 +16,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner import keys
+
 POLL_S = 0.05  # how often a waiting parent looks at the cancel flag
 CHUNK = 65536
 
@@ -46,11 +48,14 @@ def run(
     environment: dict[str, str] | None = None,
     cancel: threading.Event | None = None,
 ) -> Finished:
-    """Run `argv` in its own session, stdout and stderr together. Raises Cancelled, OSError."""
+    """Run `argv` in its own session, stdout and stderr together. Raises Cancelled, OSError.
+
+    Without an `environment` it gets ours, less the keys.
+    """
     child = subprocess.Popen(
         argv,
         cwd=folder,
-        env=environment,
+        env=keys.without_keys(os.environ) if environment is None else environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

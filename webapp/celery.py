@@ -7,8 +7,12 @@ late message is harmless and no acknowledgement matters.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from celery import Celery
+from celery.signals import after_setup_logger, after_setup_task_logger
+
+from webapp.logs import leave_out_keys
 
 AGENTS_QUEUE = "agents"
 DEVICE_QUEUE_PREFIX = "device."
@@ -17,6 +21,12 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.settings")
 app = Celery("warpdeck")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+
+
+@after_setup_logger.connect
+@after_setup_task_logger.connect
+def _leave_out_keys(logger: Any, **_: Any) -> None:
+    leave_out_keys(logger)
 
 
 def device_queue(device: str) -> str:

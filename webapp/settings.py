@@ -136,7 +136,12 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "formatters": {
+        "line": {
+            "()": "webapp.logs.WithoutKeys",
+            "format": "%(asctime)s %(levelname)s %(name)s: %(message)s",
+        }
+    },
     "filters": {"tokens": {"()": "webapp.accounts.redaction.WithoutTokens"}},
     "handlers": {
         "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["tokens"]}

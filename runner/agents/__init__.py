@@ -53,10 +53,11 @@ class Proposer(Protocol):
 class Conversant(Protocol):
     """Talks and calls tools. `closing_s` is how long its closing words may take."""
 
-    closing_s: float
-
     @property
     def name(self) -> str: ...
+
+    @property
+    def closing_s(self) -> float: ...
 
     def reply(self, loop: Loop, tools: tuple[Tool, ...]) -> Turn:
         """The next turn in `loop.conversation`. Calls `loop.heed` often and `loop.hint` as it goes.
@@ -84,6 +85,14 @@ def names() -> tuple[str, ...]:
     """The agents a run can name."""
     found = (module.name for module in pkgutil.iter_modules(__path__))
     return tuple(sorted(name for name in found if name not in NOT_OFFERED))
+
+
+def lacking(name: str) -> str:
+    """Why this process cannot run the agent, such as for want of a key; empty if it can."""
+    if name not in names():
+        return f"there is no agent {name!r}"
+    available = getattr(importlib.import_module(f"{__name__}.{name}"), "available", None)
+    return available() if available else ""
 
 
 def create(spec: AgentSpec) -> Agent:

@@ -11,6 +11,7 @@ from typing import Any, Self
 from django.db import connection
 from django.utils import timezone
 
+import runner.agents
 from runner.evaluate import Cancelled
 from runner.results import Evaluation
 from runner.spec import EvaluationSpec
@@ -31,12 +32,22 @@ def hangs_until_cancelled(spec: EvaluationSpec, cancel: threading.Event) -> Eval
     raise Cancelled
 
 
-def register(device: str = "host", *, agents: bool = True) -> None:
-    """Rows as live workers leave them."""
+def register(
+    device: str = "host", *, agents: bool = True, lacking: dict[str, str] | None = None
+) -> None:
+    """Rows as live workers leave them; `lacking` are the agents that they cannot drive, and why."""
     now = timezone.now()
     Device.objects.update_or_create(name=device, defaults={"kind": "host", "last_seen": now})
     if agents:
-        defaults = {"kind": Worker.Kind.AGENTS, "host": "here", "pid": 1, "last_seen": now}
+        lacking = lacking or {}
+        defaults = {
+            "kind": Worker.Kind.AGENTS,
+            "host": "here",
+            "pid": 1,
+            "last_seen": now,
+            "agents": [name for name in runner.agents.names() if name not in lacking],
+            "lacking": lacking,
+        }
         Worker.objects.update_or_create(name="agents@here", defaults=defaults)
 
 

@@ -25,11 +25,19 @@ def launch(evaluations: int = 2) -> Run:
     return Run.objects.launch(spec, make_user())
 
 
+def drive(
+    run: Run, shutdown: threading.Event | None = None, away_s: float = driver.AWAY_S
+) -> None:
+    """Without analyses, which would start compilers."""
+    shutdown = shutdown or threading.Event()
+    driver.drive_run(run.pk, shutdown, "a driver", away_s=away_s, examiner=None)
+
+
 def in_thread(
     run: Run, shutdown: threading.Event | None = None, away_s: float = driver.AWAY_S
 ) -> threading.Thread:
     def work() -> None:
-        driver.drive_run(run.pk, shutdown or threading.Event(), "a driver", away_s=away_s)
+        drive(run, shutdown, away_s)
         connection.close()
 
     thread = threading.Thread(target=work)
@@ -59,7 +67,7 @@ def test_a_run_goes_from_launch_to_its_end() -> None:
     run = launch(2)
 
     with DeviceThread() as device:
-        driver.drive_run(run.pk, threading.Event(), "a driver")
+        drive(run)
 
     run.refresh_from_db()
     assert (run.status, run.evaluations, len(device.judged)) == ("finished", 2, 2)
@@ -76,7 +84,7 @@ def test_a_second_delivery_of_the_same_hint_does_nothing() -> None:
         drivers = [in_thread(run) for _ in range(3)]
         for thread in drivers:
             thread.join()
-        driver.drive_run(run.pk, threading.Event(), "late")
+        drive(run)
 
     assert_dense_and_each_evaluated_once(run)
     assert (run.status, run.evaluations, run.lease_token) == ("finished", 3, 1)
@@ -146,7 +154,7 @@ def test_a_driver_that_lost_its_lease_lets_go_without_a_trace() -> None:
 def test_a_run_whose_device_nobody_serves_is_not_begun() -> None:
     run = launch(1)
 
-    driver.drive_run(run.pk, threading.Event(), "a driver")
+    drive(run)
 
     run.refresh_from_db()
     assert (run.status, run.last_seq, run.lease_token) == ("queued", 0, 0)
@@ -171,7 +179,7 @@ def test_a_device_that_cannot_meet_the_request_ends_the_run_with_field_and_remed
 
     run = launch(3)
     with DeviceThread(refuse):
-        driver.drive_run(run.pk, threading.Event(), "a driver")
+        drive(run)
 
     run.refresh_from_db()
     assert (run.status, run.reason) == ("failed", "language: g++ is missing. Install g++.")
@@ -183,7 +191,7 @@ def test_a_defect_of_an_evaluation_is_the_harness_s_fault_and_never_the_kernel_s
 
     run = launch(1)
     with DeviceThread(breaks):
-        driver.drive_run(run.pk, threading.Event(), "a driver")
+        drive(run)
 
     candidate = run.candidates.get()
     assert (candidate.verdict, candidate.speedup) == ("harness_error", None)
@@ -196,7 +204,7 @@ def test_a_run_that_takes_every_driver_down_ends_as_failed() -> None:
     Run.objects.filter(pk=run.pk).update(fruitless_starts=driver.MAX_FRUITLESS_STARTS)
 
     with pytest.raises(RuntimeError, match="5 drivers in a row died"):
-        driver.drive_run(run.pk, threading.Event(), "a driver")
+        drive(run)
 
     run.refresh_from_db()
     assert run.status == "failed"
@@ -209,7 +217,7 @@ def test_an_imported_run_is_never_driven() -> None:
     Run.objects.filter(pk=run.pk).update(imported=True)
     register()
 
-    driver.drive_run(run.pk, threading.Event(), "a driver")
+    drive(run)
 
     run.refresh_from_db()
     assert (run.lease_token, run.last_seq) == (0, 1)
@@ -225,7 +233,7 @@ def test_launching_refuses_what_the_catalog_cannot_meet() -> None:
 def test_the_first_event_of_a_run_holds_its_spec() -> None:
     run = launch(1)
     with DeviceThread():
-        driver.drive_run(run.pk, threading.Event(), "a driver")
+        drive(run)
 
     first = Event.objects.filter(run=run).first()
     assert first is not None

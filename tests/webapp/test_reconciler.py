@@ -116,7 +116,7 @@ def test_a_queued_run_says_that_nobody_drives_agents() -> None:
     reconcile()
     assert reason(run) == NO_AGENTS
 
-    Worker.objects.create(name="w", kind=Worker.Kind.AGENTS, host="h", pid=1)
+    register()
     reconcile()
     assert reason(run) == ""
 

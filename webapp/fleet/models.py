@@ -7,6 +7,8 @@ the clock, so a killed worker drops out with no one having to notice.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from django.db import models
@@ -26,9 +28,39 @@ class WorkerQuerySet(models.QuerySet["Worker"]):
         """Live workers that drive agents."""
         return self.live().filter(kind=Worker.Kind.AGENTS)
 
+    def offer(self) -> Offer:
+        """What the live workers can drive, in one query."""
+        rows = list(self.driving().values_list("agents", "lacking"))
+        agents = frozenset(name for names, _ in rows for name in names)
+        lacking = {name: why for _, reasons in rows for name, why in reasons.items()}
+        return Offer(agents, lacking, here=bool(rows))
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The agents that some live worker can drive, and why one cannot drive the others.
+
+    `here` says that there is a live worker at all.
+    """
+
+    agents: frozenset[str] = frozenset()
+    lacking: dict[str, str] = field(default_factory=dict)
+    here: bool = False
+
+    def reason(self, names: Iterable[str]) -> str:
+        """What a run with these agents waits for; empty when they can all be driven."""
+        for name in names:
+            if name not in self.agents:
+                why = f" ({self.lacking[name]})" if name in self.lacking else ""
+                return f"waiting: no worker can run the {name} agent{why}"
+        return ""
+
 
 class Worker(models.Model):
-    """A worker process. `name` is its Celery node name."""
+    """A worker process. `name` is its Celery node name.
+
+    `agents` names the agents that it can drive, `lacking` says why it cannot drive others.
+    """
 
     class Kind(models.TextChoices):
         AGENTS = "agents"
@@ -38,6 +70,8 @@ class Worker(models.Model):
     kind = models.CharField(max_length=16, choices=Kind.choices)
     host = models.CharField(max_length=200)
     pid = models.PositiveIntegerField()
+    agents = models.JSONField(default=list)
+    lacking = models.JSONField(default=dict)
     registered_at = models.DateTimeField(default=timezone.now)
     last_seen = models.DateTimeField(default=timezone.now)
 

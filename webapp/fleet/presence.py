@@ -1,6 +1,7 @@
 """A worker's presence: its row and its devices' rows, kept fresh by a heartbeat thread.
 
-Runs inside a Celery worker. What a worker serves follows from the queues it consumes. Measuring a
+Runs inside a Celery worker. What a worker serves follows from the queues it consumes, which agents
+it can drive from what is installed and which keys it has. Measuring a
 device takes a while, so it happens beside the heartbeat: a device is there before its numbers.
 """
 
@@ -17,6 +18,7 @@ from celery.signals import worker_ready, worker_shutdown
 from django.db import DatabaseError, connection
 from django.utils import timezone
 
+from runner import agents, keys, sandbox
 from runner.evaluate.ceilings import ceilings
 from runner.evaluate.devices import device_info
 from runner.spec import device_kind
@@ -49,10 +51,13 @@ class Presence:
 
     def register(self) -> None:
         now = timezone.now()
+        lacking = {} if self.devices else {name: agents.lacking(name) for name in agents.names()}
         Worker.objects.update_or_create(
             name=self.name,
             defaults={
                 "kind": Worker.Kind.DEVICE if self.devices else Worker.Kind.AGENTS,
+                "agents": [name for name, why in lacking.items() if not why],
+                "lacking": {name: why for name, why in lacking.items() if why},
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
                 "registered_at": now,
@@ -119,6 +124,8 @@ _presences: list[Presence] = []
 
 @worker_ready.connect
 def _arrive(sender: Any, **_: Any) -> None:
+    if keys.present():
+        sandbox.seal(True)  # nobody reads them from our memory or our /proc
     presence = Presence(sender.hostname, list(sender.app.amqp.queues.consume_from))
     _presences.append(presence)
     presence.start()

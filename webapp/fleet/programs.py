@@ -1,19 +1,23 @@
-"""Which programs make up Warpdeck on one machine, and their command lines."""
+"""Which programs make up Warpdeck on one machine: command lines and environments.
+
+Keys of model providers reach the worker that drives agents, and no other program.
+"""
 
 from __future__ import annotations
 
 import sys
 
+from runner.keys import without_keys
 from webapp.celery import AGENTS_QUEUE, device_queue
 from webapp.fleet.supervisor import Program
 from webapp.fleet.valkey import Valkey
 
-AGENTS_AT_ONCE = 4  # agents mostly wait, for an evaluation or a model
+AGENTS_AT_ONCE = 8  # agents mostly wait: for an evaluation, a model, or somebody outside
 WEB, AGENTS, RECONCILER = "web", "agents", "reconciler"
 
 
 def valkey(server: Valkey, environment: dict[str, str]) -> Program:
-    return Program("valkey", server.argv, environment, last=True)
+    return Program("valkey", server.argv, without_keys(environment), last=True)
 
 
 def web(host: str, port: int, environment: dict[str, str]) -> Program:
@@ -23,7 +27,7 @@ def web(host: str, port: int, environment: dict[str, str]) -> Program:
         *("--host", host, "--port", str(port), "--lifespan", "off"),
         *("--timeout-graceful-shutdown", "2", "--ws-max-size", "65536"),
     ]
-    return Program(WEB, argv, environment)
+    return Program(WEB, argv, without_keys(environment))
 
 
 def agents(environment: dict[str, str]) -> Program:
@@ -32,11 +36,13 @@ def agents(environment: dict[str, str]) -> Program:
 
 def device(name: str, environment: dict[str, str]) -> Program:
     """One measurement at a time: a device's worker does one thing."""
-    return _worker(f"device-{name.replace(':', '-')}", device_queue(name), 1, environment)
+    name, queue = f"device-{name.replace(':', '-')}", device_queue(name)
+    return _worker(name, queue, 1, without_keys(environment))
 
 
 def reconciler(environment: dict[str, str]) -> Program:
-    return Program(RECONCILER, [sys.executable, "manage.py", "reconcile"], environment)
+    argv = [sys.executable, "manage.py", "reconcile"]
+    return Program(RECONCILER, argv, without_keys(environment))
 
 
 def _worker(name: str, queue: str, at_once: int, environment: dict[str, str]) -> Program:

@@ -28,7 +28,8 @@ from runner.events import (
     RunPayload,
     RunStatus,
 )
-from runner.loop import EvaluationCancelled, Interrupted
+from runner.examination import LocalExaminer
+from runner.loop import EvaluationCancelled, Examiner, Interrupted
 from runner.results import Ceiling, Evaluation
 from runner.spec import AgentSpec, EvaluationSpec, SpecError
 from runner.wire import canonical, from_json, to_json
@@ -49,35 +50,53 @@ AWAY_S = 10.0  # a device worker that restarts is back well before
 MAX_FRUITLESS_STARTS = 5
 SHUT_DOWN = "worker shut down; resumes when one is back"
 TRACEBACK_CHARACTERS = 8_000
+LOCAL = LocalExaminer()
 
 
-def drive_run(pk: int, shutdown: threading.Event, holder: str, *, away_s: float = AWAY_S) -> None:
+def drive_run(
+    pk: int,
+    shutdown: threading.Event,
+    holder: str,
+    *,
+    away_s: float = AWAY_S,
+    examiner: Examiner | None = LOCAL,
+) -> None:
     """Drive a run until it is over or must be let go; nothing happens if it is not to be had.
 
     A run whose device has no live worker for `away_s` is let go too.
     """
-    device = Run.objects.values_list("device", flat=True).filter(pk=pk).first()
-    if (
-        shutdown.is_set()
-        or device is None
-        or not Device.objects.live().filter(name=device).exists()
-    ):
+    run = Run.objects.filter(pk=pk).first()
+    if run is None or shutdown.is_set() or not _can_go_on(run):
         return  # the row still waits: the reconciler hints again when there is somebody
     token = Run.objects.take(pk, holder)
     if token is None:
         return
-    run = Run.objects.get(pk=pk)
+    run.refresh_from_db()
     lease = Lease(Run.objects.all(), pk, token)
     with Keeper(lease) as keeper:
         control = DatabaseControl(pk, shutdown, keeper.lost)
-        _drive(run, lease, control, JobEvaluator(run, control, away_s))
+        _drive(run, lease, control, JobEvaluator(run, control, away_s), examiner)
 
 
-def _drive(run: Run, lease: Lease, control: DatabaseControl, evaluator: JobEvaluator) -> None:
+def _can_go_on(run: Run) -> bool:
+    """False without its device, and in a process that cannot run its agents."""
+    if any(agents.lacking(player.agent) for player in run.spec.players):
+        Run.objects.drivable().filter(pk=run.pk).update(enqueued_at=None)  # for another worker
+        return False
+    return Device.objects.live().filter(name=run.device).exists()
+
+
+def _drive(
+    run: Run,
+    lease: Lease,
+    control: DatabaseControl,
+    evaluator: JobEvaluator,
+    examiner: Examiner | None,
+) -> None:
     log = DatabaseLog(run, lease.token)
     try:
         _refuse_endless_restarts(run)
-        drive(run.spec, log, evaluator, control, create=Cast(run.pk))
+        drive(run.spec, log, evaluator, control, create=Cast(run.pk), examiner=examiner)
     except LeaseLost as error:
         logger.warning("run %s is driven elsewhere now: %s", run.pk, error)
     except Paused:

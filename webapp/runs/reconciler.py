@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from runner.events import ControlAction, RunPayload, RunStatus
-from webapp.fleet.models import Device, Worker
+from webapp.fleet.models import Device, Offer, Worker
 from webapp.runs.leases import Lease
 from webapp.runs.log import DatabaseLog
 from webapp.runs.models import Job, Run, RunQuerySet, RunRequest, unheld
@@ -31,9 +31,8 @@ def reconcile() -> None:
     resume_paused()
     end_stopped()
     devices = set(Device.objects.live().values_list("name", flat=True))
-    explain_waiting(devices)
-    if Worker.objects.driving().exists():
-        remind_runs(queued().filter(device__in=devices))
+    ready = explain_waiting(devices, Worker.objects.offer())
+    remind_runs(queued().filter(pk__in=ready))
     end_cancelled_jobs()
     remind_jobs(Job.objects.waiting().filter(device__in=devices))
 
@@ -87,23 +86,30 @@ def _end_stopped(run: Run, token: int) -> None:
     Lease(Run.objects.all(), run.pk, token).update(lease_until=None, lease_holder="")
 
 
-def explain_waiting(devices: set[str]) -> None:
-    """Say on each queued run what it waits for, and take it back when that is there."""
-    driven = Worker.objects.driving().exists()
-    for pk, device, reason in queued().values_list("pk", "device", "reason"):
-        if device not in devices:
-            due = Device.unserved(device)
-        elif not driven:
-            due = NO_AGENTS
-        elif reason.startswith("waiting: "):
-            due = ""
-        else:
-            continue
-        if due == reason:
+def explain_waiting(devices: set[str], offer: Offer) -> list[int]:
+    """Say on each queued run what it waits for, and take it back when that is there.
+
+    Returns the runs that wait for nothing but to be picked up.
+    """
+    ready = []
+    for run in queued().only("pk", "device", "reason", "spec_text"):
+        due = _lacks(run, devices, offer)
+        if not due:
+            ready.append(run.pk)
+        if due == run.reason or not (due or run.reason.startswith("waiting: ")):
             continue
         # hints_sent 0 and enqueued_at null: whoever is back should hear of it at once
-        if queued().filter(pk=pk).update(reason=due, enqueued_at=None, hints_sent=0):
-            nudge_run(pk)
+        if queued().filter(pk=run.pk).update(reason=due, enqueued_at=None, hints_sent=0):
+            nudge_run(run.pk)
+    return ready
+
+
+def _lacks(run: Run, devices: set[str], offer: Offer) -> str:
+    if run.device not in devices:
+        return Device.unserved(run.device)
+    if not offer.here:
+        return NO_AGENTS
+    return offer.reason(player.agent for player in run.spec.players)
 
 
 def end_cancelled_jobs() -> None:
