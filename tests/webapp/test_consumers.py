@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,15 +11,17 @@ from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
-from pytest_django import DjangoAssertNumQueries
+from pytest_django import DjangoAssertNumQueries, Settings
 
-from runner.events import NotePayload, RunPayload, RunStatus
+from runner.events import MessagePayload, NotePayload, RunPayload, RunStatus
 from tests.factories import make_event, make_run, make_user
 from webapp.asgi import application
-from webapp.runs import feed
+from webapp.runs import feed, nudges
 from webapp.runs.log import DatabaseLog
 from webapp.runs.models import Run
+from webapp.runs.nudges import hint_run
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
 ORIGIN = b"http://localhost"
@@ -65,6 +68,12 @@ class Socket:
         assert message["type"] == "websocket.send"
         self.frames.append(json.loads(message["text"]))
         return self.frames[-1]
+
+    async def said(self) -> dict[str, Any]:
+        """The next frame that holds text of a turn under way."""
+        while (frame := await self.next())["type"] != "text":
+            pass
+        return frame
 
     @property
     def seqs(self) -> list[int]:
@@ -196,6 +205,128 @@ async def test_a_run_that_only_changes_its_reason_tells_so(sockets: Any) -> None
     while (beat := await socket.next())["status"] != "queued":
         pass
     assert beat["reason"] == "waiting: x"
+
+
+async def hint(log: DatabaseLog, text: str) -> None:
+    await sync_to_async(log.hint)(text)
+
+
+async def test_a_reader_sees_what_is_being_said_until_the_next_event(sockets: Any) -> None:
+    run, log = await run_with_notes(0)
+    await emit(log, 1)
+    socket = await sockets(run)
+    await socket.until(2)
+
+    await hint(log, "Wider vec")
+    assert await socket.said() == {"type": "text", "after": 2, "text": "Wider vec"}
+    await hint(log, "Wider vectors <b>hide</b> it")
+    assert (await socket.said())["text"] == "Wider vectors <b>hide</b> it"
+    late = await sockets(run, after=2)
+    assert (await late.said())["text"] == "Wider vectors <b>hide</b> it"
+
+    await sync_to_async(log.emit)(MessagePayload("claude", "Wider vectors hide it."))
+    await socket.until(3)
+    after = await sockets(run, after=3)
+    for _ in range(2):
+        assert (await after.next())["type"] == "heartbeat"
+
+
+async def test_what_was_said_before_the_last_event_is_not_shown_after_it(sockets: Any) -> None:
+    run, log = await run_with_notes(0)
+    await emit(log, 1)
+    socket = await sockets(run, after=2)
+    assert (await socket.next())["type"] == "heartbeat"
+    await sync_to_async(log.emit)(MessagePayload("claude", "said"))
+    await socket.until(3)
+
+    await sync_to_async(hint_run)(run.pk, 2, "sai")  # overtaken by its own event
+    await hint(log, "next")
+
+    assert (await socket.said())["text"] == "next"
+
+
+async def test_a_person_s_note_does_not_end_what_is_being_said(sockets: Any) -> None:
+    run, log = await run_with_notes(0)
+    await sync_to_async(log.emit)(MessagePayload("claude", "said"))
+    socket = await sockets(run)
+    await socket.until(2)
+    await hint(log, "thinking aloud")
+    await socket.said()
+
+    await sync_to_async(run.refresh_from_db)()
+    await sync_to_async(make_event)(run, NotePayload("ada", "a note"))
+
+    await socket.until(3)
+    assert await socket.said() == {"type": "text", "after": 3, "text": "thinking aloud"}
+
+
+async def test_a_run_that_its_driver_lets_go_says_nothing_more(sockets: Any) -> None:
+    run, log = await run_with_notes(0)
+    await emit(log, 1)
+    socket = await sockets(run)
+    await socket.until(2)
+    await hint(log, "half a sent")
+    await socket.said()
+
+    await sync_to_async(Run.objects.filter(pk=run.pk).update)(status="queued")
+
+    assert (await socket.said())["text"] == ""
+
+
+async def test_a_flood_of_hints_becomes_a_few_and_the_last_is_among_them(sockets: Any) -> None:
+    run, log = await run_with_notes(0)
+    await emit(log, 1)
+    socket = await sockets(run)
+    await socket.until(2)
+    words = "x" * 10_000
+
+    def flood() -> float:
+        began = time.monotonic()
+        for index in range(2000):
+            log.hint(f"{words}{index}")
+        return time.monotonic() - began
+
+    seconds = await sync_to_async(flood)()
+
+    texts = []
+    while not texts or not texts[-1].endswith("x1999"):
+        texts.append((await socket.said())["text"])
+    assert len(texts) <= 3 + seconds / nudges.HINT_EVERY_S
+    assert {len(text) for text in texts} == {nudges.HINT_CHARACTERS}
+
+
+async def test_a_hint_costs_nothing_where_no_layer_answers(settings: Settings) -> None:
+    layer = settings.CHANNEL_LAYERS["default"] | {"CONFIG": {"hosts": ["unix:///nowhere.sock"]}}
+    settings.CHANNEL_LAYERS = {"default": layer}
+    _, log = await run_with_notes(0)
+
+    began = time.monotonic()
+    for index in range(100):
+        log.hint(f"{index}")
+
+    assert time.monotonic() - began < 0.5
+
+
+@pytest.mark.parametrize("cut", [1, 2])
+def test_the_frame_with_the_last_event_says_that_the_run_is_over(cut: int) -> None:
+    """Even if that event is committed while the feed reads: before its first query or its second."""
+    run = make_run("running")
+    made = 0
+
+    def end_run(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        nonlocal made
+        made += 1
+        if made == cut:
+            make_event(run, RunPayload(RunStatus.finished, "done"))
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(end_run):
+        reading = feed.read_rows(run.pk, 0, 100)
+
+    assert made > cut, "the reading has fewer queries than that"
+    last = reading.items[-1].seq
+    assert last == (2 if cut == 1 else 1)
+    assert (reading.standing.last_seq, reading.standing.status) == (2, "finished")
 
 
 async def test_a_seq_from_the_future_or_no_number_harms_nobody(sockets: Any) -> None:

@@ -3,16 +3,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.db import connection
 from django.utils import timezone
 
+from runner.analysis.analyze import AnalysisSpec, Report
+from runner.analysis.findings import Analysis, AnalysisVerdict
+from runner.analysis.simulate import SimulationSpec
 from runner.events import ControlAction, EventType
 from runner.results import Evaluation
 from runner.spec import Budgets, EvaluationSpec, RunSpec, SpecError
+from runner.state import RunState, moment
 from tests.factories import make_run, make_user
-from tests.webapp.fakes import DeviceThread, hangs_until_cancelled, passes, register
+from tests.webapp.fakes import DeviceThread, Judge, hangs_until_cancelled, passes, register
 from webapp.fleet.models import LIVE_FOR, Device
 from webapp.runs import driver
 from webapp.runs.models import Event, Job, Run
@@ -25,9 +30,7 @@ def launch(evaluations: int = 2) -> Run:
     return Run.objects.launch(spec, make_user())
 
 
-def drive(
-    run: Run, shutdown: threading.Event | None = None, away_s: float = driver.AWAY_S
-) -> None:
+def drive(run: Run, shutdown: threading.Event | None = None, away_s: float = driver.AWAY_S) -> None:
     """Without analyses, which would start compilers."""
     shutdown = shutdown or threading.Event()
     driver.drive_run(run.pk, shutdown, "a driver", away_s=away_s, examiner=None)
@@ -50,6 +53,10 @@ def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not come true"
         time.sleep(0.01)
+
+
+def state(run: Run) -> RunState:
+    return RunState.from_events(event.log for event in run.events.all())
 
 
 def types(run: Run) -> list[str]:
@@ -133,6 +140,129 @@ def test_a_stop_request_ends_a_hanging_evaluation_and_the_run() -> None:
     assert types(run)[-3:] == ["control", "message", "run"]
     with pytest.raises(SpecError, match="it is over"):
         run.ask(ControlAction.stop, "grace")
+
+
+def asks(run: Run, action: ControlAction, **what: Any) -> Judge:
+    """A judge during whose first evaluation a person asks for something."""
+
+    def judge(spec: EvaluationSpec, cancel: threading.Event) -> Evaluation:
+        if not run.requests.exists():
+            run.ask(action, "ada", **what)
+            assert not cancel.wait(1.0), "only a stop ends an evaluation under way"
+        return passes(spec, cancel)
+
+    return judge
+
+
+def test_a_pause_waits_for_the_step_under_way_and_holds_no_worker() -> None:
+    run = launch(2)
+
+    with DeviceThread(asks(run, ControlAction.pause)):
+        drive(run)
+
+        run.refresh_from_db()
+        assert (run.status, run.reason) == ("paused", "paused by ada")
+        assert (run.lease_until, run.lease_holder, run.evaluations) == (None, "", 1)
+        assert types(run)[-4:] == ["evaluation", "budget", "control", "run"]
+        drive(run)
+        assert types(run)[-1] == "run", "nobody drives a paused run"
+
+
+def test_a_resumed_run_goes_on_and_its_pause_is_nobody_s_time() -> None:
+    run = launch(2)
+
+    with DeviceThread(asks(run, ControlAction.pause)):
+        drive(run)
+        used_s = state(run).wall_clock_s
+        time.sleep(0.5)
+        run.ask(ControlAction.resume, "grace")
+        drive(run)
+
+    run.refresh_from_db()
+    assert run.status == "finished"
+    assert_dense_and_each_evaluated_once(run)
+    actions = [e.log.decoded.action for e in run.events.filter(type="control")]
+    assert actions == ["pause", "resume"]
+    pause = [e.log for e in run.events.filter(type="run")][1:3]
+    gap_s = (moment(pause[1]) - moment(pause[0])).total_seconds()
+    whole_s = (run.ended_at - run.started_at).total_seconds()
+    assert gap_s >= 0.5
+    assert used_s < state(run).wall_clock_s == pytest.approx(whole_s - gap_s, abs=0.01)
+
+
+def test_a_steering_note_is_logged_once_whoever_drives() -> None:
+    run = launch(2)
+    shutdown = threading.Event()
+
+    def judge(spec: EvaluationSpec, cancel: threading.Event) -> Evaluation:
+        if not run.requests.exists():
+            run.ask(ControlAction.steer, "ada", "mind the tail")
+            shutdown.set()
+        return passes(spec, cancel)
+
+    with DeviceThread(judge):
+        drive(run, shutdown)
+        assert "control" not in types(run)
+        drive(run)
+        drive(run)
+
+    notes = [event.log.decoded for event in run.events.filter(type="control")]
+    assert [(note.action, note.text, note.request) for note in notes] == [
+        ("steer", "mind the tail", 1)
+    ]
+
+
+def test_an_extended_run_goes_on_to_its_new_limits() -> None:
+    run = launch(1)
+
+    with DeviceThread(asks(run, ControlAction.extend, budgets=Budgets(evaluations=3))):
+        drive(run)
+
+    assert_dense_and_each_evaluated_once(run)
+    assert (run.status, run.evaluations) == ("finished", 3)
+
+
+def test_each_scope_of_a_candidate_is_measured_once() -> None:
+    run = make_run("running", candidates=1)
+    control = driver.DatabaseControl(run.pk, threading.Event(), threading.Event())
+    evaluator = driver.JobEvaluator(run, control, driver.AWAY_S)
+    spec = EvaluationSpec("softmax", "// source", "cpp")
+
+    with DeviceThread() as device:
+        for scope in ("check", "case 512x2048-fp32", "check", ""):
+            evaluator.evaluate(1, spec, scope)
+
+    assert len(device.judged) == 3
+    scopes = set(Job.objects.values_list("number", "scope"))
+    assert scopes == {(1, ""), (1, "check"), (1, "case 512x2048-fp32")}
+
+
+def test_a_worker_leaves_a_run_whose_agent_it_cannot_run_to_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    run = Run.objects.launch(RunSpec("softmax", agent="claude"), make_user())
+    register()
+
+    drive(run)
+
+    run.refresh_from_db()
+    assert (run.status, run.lease_token, run.enqueued_at) == ("queued", 0, None)
+
+
+def test_what_the_analysis_says_of_a_candidate_is_logged_before_it_is_measured() -> None:
+    class Examined:
+        def analyze(self, spec: AnalysisSpec) -> Report:
+            return Report(Analysis(AnalysisVerdict.clean, "", (), ()))
+
+        def simulate(self, spec: SimulationSpec) -> Analysis:
+            raise AssertionError("nobody asked for it")
+
+    run = launch(1)
+    with DeviceThread():
+        driver.drive_run(run.pk, threading.Event(), "a driver", examiner=Examined())
+
+    assert types(run)[2:6] == ["candidate", "analysis", "tool_call", "evaluation"]
 
 
 def test_a_driver_that_lost_its_lease_lets_go_without_a_trace() -> None:

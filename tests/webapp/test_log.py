@@ -14,8 +14,9 @@ from runner.events import (
     NotePayload,
     RunPayload,
     RunStatus,
+    ToolResultPayload,
 )
-from tests.factories import make_evaluation, make_run
+from tests.factories import make_candidate, make_evaluation, make_run
 from webapp.runs import store
 from webapp.runs.log import DatabaseLog, LeaseLost
 from webapp.runs.models import Artifact, Event, Run
@@ -128,6 +129,36 @@ def test_rows_follow_the_events() -> None:
         (4, "crashed", 3),
     ]
     assert [row[3] for row in verdicts] == pytest.approx([1.5, 2.5, 2.0, None])
+
+
+def test_an_evaluation_of_one_case_is_used_up_and_ranks_nobody() -> None:
+    run = make_run("running")
+    make_candidate(run, None)
+    log = taken(run)
+
+    log.emit(EvaluationPayload(1, make_evaluation("passed", 9.0), "check"))
+    log.emit(EvaluationPayload(1, make_evaluation("passed", 9.0), "case 512x2048-fp32"))
+
+    run.refresh_from_db()
+    assert (run.evaluations, run.best) == (2, None)
+    assert run.candidates.get().verdict == ""
+    log.emit(EvaluationPayload(1, make_evaluation("passed", 2.0)))
+    run.refresh_from_db()
+    assert (run.evaluations, run.candidates.get().speedup) == (3, 2.0)
+    with pytest.raises(ProjectionError):
+        log.emit(EvaluationPayload(2, make_evaluation(), "check"))
+
+
+def test_whatever_gets_on_with_a_run_clears_the_count_of_fruitless_starts() -> None:
+    run = make_run("running")
+    log = taken(run)
+    assert Run.objects.get().fruitless_starts == 1
+    log.emit(RunPayload(RunStatus.running, "resumed"))
+    assert Run.objects.get().fruitless_starts == 1
+
+    log.emit(ToolResultPayload("e1.1", True, "read"))
+
+    assert Run.objects.get().fruitless_starts == 0
 
 
 def test_an_event_costs_few_queries_however_long_the_log_is(

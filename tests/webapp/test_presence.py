@@ -22,6 +22,30 @@ def test_a_device_worker_registers_itself_and_its_devices_by_its_queues() -> Non
     ]
 
 
+def test_an_agent_worker_says_which_agents_it_can_run_and_why_not_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    presence = Presence("agents@box", ["agents"])
+
+    presence.register()
+    worker = Worker.objects.get()
+    assert "search" in worker.agents
+    assert worker.lacking == {"claude": "ANTHROPIC_API_KEY is not set"}
+
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a key of this test")
+    presence.register()
+    assert {"claude", "search"} <= Worker.objects.offer().agents
+    assert Worker.objects.offer().lacking == {}
+
+
+def test_a_device_worker_runs_no_agents() -> None:
+    Presence("host@box", ["device.host"]).register()
+
+    assert Worker.objects.get().agents == []
+    assert not Worker.objects.offer().here
+
+
 def test_an_agent_worker_serves_no_device() -> None:
     Presence("agents@box", ["agents"]).register()
 

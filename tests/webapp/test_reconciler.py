@@ -6,13 +6,13 @@ import pytest
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from runner.events import ControlAction
+from runner.events import ControlAction, RunPayload, RunStatus
 from runner.spec import EvaluationSpec
 from runner.wire import canonical, to_json
-from tests.factories import make_run
+from tests.factories import make_event, make_run
 from tests.webapp.fakes import register
 from webapp.celery import AGENTS_QUEUE, app, device_queue
-from webapp.fleet.models import LIVE_FOR, Device, Worker
+from webapp.fleet.models import LIVE_FOR, Device
 from webapp.runs.models import Event, Job, Run
 from webapp.runs.reconciler import ABANDONED, NO_AGENTS, reconcile
 
@@ -141,6 +141,73 @@ def test_a_stop_request_for_a_run_that_nobody_drives_ends_it() -> None:
     ]
     first = Event.objects.get(run=run, seq=1).log.decoded
     assert first.spec == run.spec
+
+
+def test_a_stop_request_for_a_paused_run_ends_it_with_all_that_was_asked_before() -> None:
+    run = make_run("running", candidates=1)
+    run.ask(ControlAction.pause, "ada")
+    make_event(run, run.requests.get().payload)
+    make_event(run, RunPayload(RunStatus.paused, "paused by ada"))
+    run.ask(ControlAction.steer, "grace", "wider")
+    run.ask(ControlAction.stop, "grace")
+
+    reconcile()
+    reconcile()
+
+    assert reason(run) == "stopped by grace"
+    assert (run.status, run.lease_until) == ("stopped", None)
+    tail = [event.log.decoded for event in run.events.all()][-4:]
+    assert [getattr(each, "action", each) for each in tail[1:3]] == ["steer", "stop"]
+    assert (tail[0].status, tail[3].status) == ("paused", "stopped")
+
+
+def test_a_stop_that_a_dead_driver_had_taken_up_still_ends_the_run() -> None:
+    run = make_run("running")
+    run.ask(ControlAction.stop, "ada")
+    make_event(run, run.requests.get().payload)
+    Run.objects.filter(pk=run.pk).update(**dead())
+
+    reconcile()
+
+    assert reason(run) == "stopped by ada"
+    assert run.events.filter(type="control").count() == 1
+
+
+def test_a_paused_run_is_left_alone_until_somebody_resumes_it() -> None:
+    register()
+    run = make_run("running")
+    run.ask(ControlAction.pause, "ada")
+    make_event(run, run.requests.get().payload)
+    make_event(run, RunPayload(RunStatus.paused, "paused by ada"))
+
+    reconcile()
+    run.refresh_from_db()
+    assert (run.status, run.reason, waiting_messages()) == ("paused", "paused by ada", 0)
+
+    # asked while the driver still held it, so that the one who asked could not put it back
+    held = Run.objects.filter(pk=run.pk)
+    held.update(lease_until=timezone.now() + timedelta(seconds=9))
+    run.ask(ControlAction.resume, "ada")
+    assert reason(run) == "paused by ada"
+    held.update(lease_until=None)
+    reconcile()
+    run.refresh_from_db()
+    assert (run.status, waiting_messages()) == ("queued", 1)
+
+
+def test_a_run_whose_agent_no_worker_can_run_says_so_and_is_not_hinted_at() -> None:
+    register(lacking={"claude": "ANTHROPIC_API_KEY is not set"})
+    run = make_run("queued", agent="claude")
+
+    reconcile()
+    words = "waiting: no worker can run the claude agent (ANTHROPIC_API_KEY is not set)"
+    assert reason(run) == words
+    assert waiting_messages() == 0
+
+    register()
+    reconcile()
+    assert reason(run) == ""
+    assert waiting_messages() == 1
 
 
 def test_a_job_whose_worker_died_is_hinted_at_again() -> None:
