@@ -309,7 +309,7 @@ async def test_a_hint_costs_nothing_where_no_layer_answers(settings: Settings) -
 
 @pytest.mark.parametrize("cut", [1, 2])
 def test_the_frame_with_the_last_event_says_that_the_run_is_over(cut: int) -> None:
-    """Even if that event is committed while the feed reads: before its first query or its second."""
+    """Even if that event is committed while the feed reads, before its first query or second."""
     run = make_run("running")
     made = 0
 

@@ -38,6 +38,16 @@ def check(run: Run, wanted: ControlPayload, earlier: list[RunRequest]) -> None:
             _check_budgets(wanted.budgets, run)
 
 
+def limits(run: Run) -> Budgets:
+    """The budgets that hold now: those of the spec, or as they were extended."""
+    state = _state(run)
+    return state.limits if state.spec else run.spec.budgets
+
+
+def _state(run: Run) -> RunState:
+    return RunState.from_events(row.log for row in run.events.all())
+
+
 def _check_turn(action: ControlAction, earlier: list[RunRequest]) -> None:
     turns = [each for each in earlier if each.action in (ControlAction.pause, ControlAction.resume)]
     paused = bool(turns) and turns[-1].action == ControlAction.pause
@@ -58,9 +68,9 @@ def _check_text(text: str) -> None:
 def _check_budgets(wanted: Budgets | None, run: Run) -> None:
     if wanted is None:
         raise SpecError("budgets", "none are given.", "Give the new limits.")
-    state = RunState.from_events(row.log for row in run.events.all())
-    if wanted == (state.limits if state.spec else run.spec.budgets):
+    if wanted == limits(run):
         raise SpecError("budgets", "these are its limits already.", "Give other limits.")
+    state = _state(run)
     used = {
         "evaluations": state.evaluations_used,
         "wall_clock_s": state.wall_clock_s,
