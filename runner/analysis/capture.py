@@ -10,7 +10,6 @@ import base64
 import concurrent.futures
 import contextlib
 import hashlib
-import importlib.util
 import io
 import os
 import subprocess
@@ -39,7 +38,8 @@ from runner.analysis.captured import (
 from runner.analysis.targets import TARGETS, Target
 from runner.analysis.troubles import MESSAGE_CHARACTERS, trouble_of
 from runner.evaluate.channel import Channel
-from runner.evaluate.tensors import DTYPES
+from runner.evaluate.modules import module_at
+from runner.evaluate.tensors import DTYPES, warm_torch
 from runner.wire import canonical, to_json
 
 ZEROED_BYTES = 1 << 20  # larger tensors come from fresh pages, which are zero until written
@@ -55,7 +55,7 @@ def warm() -> None:
     import triton.tools.tensor_descriptor
     from triton.runtime.cache import triton_key
 
-    torch.set_num_threads(1)
+    warm_torch()
     triton_key()
     for target in TARGETS.values():
         backend = make_backend(triton.backends.compiler.GPUTarget("cuda", target.capability, 32))
@@ -102,12 +102,7 @@ def _tensor(shape: list[int], dtype: str) -> torch.Tensor:
 def _run(record: Record, inputs: list[torch.Tensor]) -> Trouble | None:
     stage = TroubleKind.load
     try:
-        specification = importlib.util.spec_from_file_location("candidate", record.artifact)
-        assert specification is not None
-        assert specification.loader is not None
-        module = importlib.util.module_from_spec(specification)
-        sys.modules["candidate"] = module
-        specification.loader.exec_module(module)
+        module = module_at(record.artifact)
         stage = TroubleKind.run
         module.run(*inputs)
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: all are its own doing

@@ -6,9 +6,7 @@ beside them the line that wrote each element, and the report is what `memory` sa
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 import time
 import traceback
 from collections.abc import Sequence
@@ -28,6 +26,7 @@ from runner.analysis.targets import DEFAULT, TARGETS
 from runner.evaluate.buffers import Layout, Region
 from runner.evaluate.channel import Message
 from runner.evaluate.host_memory import HostMemory
+from runner.evaluate.modules import module_at
 from runner.evaluate.tensors import BITS, DTYPES, shared_tensor
 from runner.wire import canonical, from_json, to_json
 
@@ -104,7 +103,7 @@ class Run:
     def call(self, inputs: Sequence[torch.Tensor]) -> None:
         stage = TroubleKind.load
         try:
-            module = _loaded(self.artifact)
+            module = module_at(self.artifact)
             stage = TroubleKind.run
             result = module.run(*inputs)
             self.returned = tuple(result) if isinstance(result, tuple | list) else (result,)
@@ -163,16 +162,6 @@ class Run:
                 words = f"{region.name} is {got}, expected {wanted}"
                 return Trouble(TroubleKind.answer, words, 0)
         return None
-
-
-def _loaded(artifact: str) -> Any:
-    specification = importlib.util.spec_from_file_location("candidate", artifact)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    sys.modules["candidate"] = module
-    specification.loader.exec_module(module)
-    return module
 
 
 def _cause(error: BaseException) -> BaseException:

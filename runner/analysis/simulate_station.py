@@ -53,13 +53,11 @@ def serve(channel: Channel) -> None:
 
 def warm() -> None:
     """What the zygote does once for all: imports, contracts, and the first use of each library."""
-    import torch
-
     from kernels.catalog import load_all
     from runner.analysis import simulate_child, simulate_judge
+    from runner.evaluate.tensors import warm_torch
 
     assert simulate_child
     assert simulate_judge
-    torch.set_num_threads(1)
-    torch.softmax(torch.ones(2, 2), dim=-1)
+    warm_torch()
     load_all()

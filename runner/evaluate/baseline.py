@@ -12,14 +12,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from kernels.catalog import load_all, load_problem
 from runner.evaluate import timed
 from runner.evaluate.channel import Channel, Message
 from runner.evaluate.clocks import Clock
 from runner.evaluate.referee import load_reference
-from runner.evaluate.tensors import shared_tensor
+from runner.evaluate.tensors import shared_tensor, warm_torch
 from runner.evaluate.timed import Call, OpenCase
 
 # What torch.compile imports when first called: ten seconds, which a child need not spend again.
@@ -29,8 +27,7 @@ FLUSHES = 20  # a GPU at rest needs some milliseconds to raise its clocks
 
 def warm() -> None:
     """What the zygote imports and touches before it forks; starts no thread, opens no device."""
-    torch.set_num_threads(1)
-    torch.softmax(torch.ones(2, 2), dim=-1)
+    warm_torch()
     load_all()  # the contracts are parsed once here instead of in every child
     if os.environ.get("CUDA_VISIBLE_DEVICES"):
         for name in COMPILER:

@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib.util
+import importlib
 import os
-import sys
 from typing import Any
-
-import torch
 
 from runner.evaluate import interpreter, timed
 from runner.evaluate.channel import Channel, Message
 from runner.evaluate.clocks import Clock
+from runner.evaluate.modules import module_at
+from runner.evaluate.tensors import warm_torch
 from runner.evaluate.timed import Call, MissingSymbol, OpenCase
 
 
 def warm() -> None:
     """What the zygote imports and touches before it forks; starts no thread, opens no device."""
-    torch.set_num_threads(1)
-    torch.softmax(torch.ones(2, 2), dim=-1)
+    warm_torch()
     interpreter.warm()
     if os.environ.get("CUDA_VISIBLE_DEVICES"):
         with contextlib.suppress(ImportError):
@@ -63,13 +61,7 @@ class Module:
     """A Python candidate: `run(*inputs)` returns a tensor or a tuple of tensors."""
 
     def __init__(self, path: str) -> None:
-        specification = importlib.util.spec_from_file_location("candidate", path)
-        assert specification is not None
-        assert specification.loader is not None
-        module = importlib.util.module_from_spec(specification)
-        sys.modules["candidate"] = module
-        specification.loader.exec_module(module)
-        self.run = getattr(module, "run", None)
+        self.run = getattr(module_at(path), "run", None)
         if not callable(self.run):
             raise MissingSymbol("the module defines no run(*inputs)")
 

@@ -7,7 +7,6 @@ verdict on an evaluation: it answers the parent, which does.
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import platform
 import random
@@ -24,15 +23,22 @@ from runner.evaluate.channel import Channel, Message
 from runner.evaluate.clocks import Clock, clock_for
 from runner.evaluate.draws import INDEPENDENT, draw, draw_name
 from runner.evaluate.judge import Judgement, Oracle
-from runner.evaluate.tensors import DTYPES, canary_damage, create_memory, same_bits, shared_tensor
+from runner.evaluate.modules import module_at
+from runner.evaluate.tensors import (
+    DTYPES,
+    canary_damage,
+    create_memory,
+    same_bits,
+    shared_tensor,
+    warm_torch,
+)
 from runner.results import Verdict
 from runner.wire import from_json
 
 
 def warm() -> None:
     """What the zygote imports and touches before it forks; starts no thread, opens no device."""
-    torch.set_num_threads(1)
-    torch.softmax(torch.ones(2, 2), dim=-1)
+    warm_torch()
     load_all()  # the contracts are parsed once here instead of in every child
 
 
@@ -88,12 +94,7 @@ def load_reference(path: Path) -> Any:
 
 @functools.cache
 def _load_reference(path: Path, modified_ns: int) -> Any:
-    specification = importlib.util.spec_from_file_location(f"reference_{path.parent.name}", path)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return module_at(path, f"reference_{path.parent.name}")
 
 
 def l2_bytes(kind: str) -> int | None:

@@ -22,6 +22,12 @@ BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _MEMORY: dict[str, type[HostMemory] | type[CudaMemory]] = {"host": HostMemory, "cuda": CudaMemory}
 
 
+def warm_torch() -> None:
+    """What torch does at its first operation, before a fork: in one thread, no other survives."""
+    torch.set_num_threads(1)
+    torch.softmax(torch.ones(2, 2), dim=-1)
+
+
 def create_memory(kind: str, layout: Layout) -> tuple[Memory, list[int]]:
     """New memory on a device of `kind`, and the descriptors that another process adopts."""
     return _MEMORY[kind].create(layout)

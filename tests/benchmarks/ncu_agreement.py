@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import importlib.util
 import platform
 import re
 import shutil
@@ -39,6 +38,7 @@ from runner.analysis.analyze import AnalysisSpec, Report, analyze
 from runner.analysis.targets import SHARED_RESERVED, TARGETS
 from runner.console import table
 from runner.evaluate.devices import device_info
+from runner.evaluate.modules import module_at
 from runner.results import DeviceInfo
 from runner.spec import SpecError, known_case
 from runner.wire import to_json
@@ -275,17 +275,12 @@ def launch(problem: str, name: str, case: str) -> None:
 
     contract, point = load_problem(problem), known_case(load_problem(problem), case)
     (kernel,) = (each for each in contract.kernels("triton") if each.name == name)
-    specification = importlib.util.spec_from_file_location("candidate", kernel.path)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
     generator = torch.Generator(DEVICE).manual_seed(0)
     inputs = [
         draw(draw_name(point, each), point.shape(each), point.dtype_of(each), generator)
         for each in contract.inputs
     ]
-    module.run(*(tensor.contiguous() for tensor in inputs))
+    module_at(kernel.path).run(*(tensor.contiguous() for tensor in inputs))
     torch.cuda.synchronize()
 
 

@@ -7,7 +7,6 @@ CONSTANTS and DIMS are JSON objects; it prints one JSON line per point, with wha
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from kernels.catalog import Case, Problem, Tolerance, load_problem
 from runner.evaluate import interpreter
 from runner.evaluate.draws import DTYPES, draw
 from runner.evaluate.judge import Oracle
+from runner.evaluate.modules import module_at
 from runner.languages import triton as language
 from tests.kernels.references import reference_of
 
@@ -27,12 +27,7 @@ from tests.kernels.references import reference_of
 def module_with(source: str, folder: Path) -> ModuleType:
     path = folder / "candidate.py"
     path.write_text(source, encoding="utf-8")
-    spec = importlib.util.spec_from_file_location("candidate", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(path)
 
 
 def tolerance_for(problem: Problem, dtype: str) -> Tolerance:

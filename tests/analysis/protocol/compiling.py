@@ -8,7 +8,6 @@ Its first line is `# clean` or `# <kind of finding> at line <n>`.
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 from triton.experimental.gluon._runtime import GluonASTSource
 
+from runner.evaluate.modules import module_at
+
 FOLDER = Path(__file__).parent
 MULTIPLE = ":16"
 FILES = sorted(FOLDER.glob("*/*.py"))
@@ -25,7 +26,7 @@ FILES = sorted(FOLDER.glob("*/*.py"))
 
 def ttgir(path: Path) -> str:
     """The text of the kernel's module with its source lines. Raises what the compiler raises."""
-    module = _load(path)
+    module = module_at(path, f"protocol_corpus_{path.stem}")
     types = {name: _type(argument) for name, argument in module.ARGUMENTS.items()}
     constants = {
         name: argument for name, argument in module.ARGUMENTS.items() if isinstance(argument, int)
@@ -58,15 +59,6 @@ def compiled(source: GluonASTSource, capability: int) -> str:
         context,
     )
     return str(stages["ttgir"](module, {}).str())
-
-
-def _load(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(f"protocol_corpus_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _type(argument: str | int | tuple[str, list[int]]) -> str:

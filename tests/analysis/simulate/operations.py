@@ -9,7 +9,6 @@ with `--plain` the corrected one on this process's own memory, as in an evaluati
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
 import math
@@ -32,6 +31,7 @@ from runner.analysis.interpreter_launch import install
 from runner.analysis.memory import Memory
 from runner.analysis.simulate_child import Questions
 from runner.analysis.targets import DEFAULT, TARGETS
+from runner.evaluate.modules import module_at
 
 N = 64
 TORCH = {
@@ -641,12 +641,7 @@ def source_of(operations: list[tuple[Operation, str]]) -> str:
 def module_of(source: str, folder: str) -> ModuleType:
     path = Path(folder) / "kernels_under_test.py"
     path.write_text(source)
-    specification = importlib.util.spec_from_file_location("kernels_under_test", path)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return module_at(path, "kernels_under_test")
 
 
 def check(kernel: Any, operation: Operation, dtype: str) -> str:
