@@ -159,7 +159,8 @@ class Conversation:
         that goes to and fro between two of them is seen as well.
         """
         results = [entry for entry in self.entries if isinstance(entry, Result)]
-        count, different = 0, set()
+        count = 0
+        different: set[tuple[str | None, str | None]] = set()
         for result in reversed(results):
             made = (self.tools.get(result.call), self.arguments.get(result.call))
             if result.ok or len(different | {made}) > 2:

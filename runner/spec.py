@@ -12,6 +12,7 @@ from kernels.catalog import Case, Problem, UnknownProblem, load_problem
 from runner import agents, workflows
 
 AGENTS = agents.names()
+REPLAY = "replay"  # the agent that is built from another run, and never launched by its name
 WORKFLOWS = workflows.names()
 OUTSIDE = "external"  # the agent that is somebody else's, and calls in over MCP
 MODEL_AGENT = "claude"  # the agent that asks a model, and so has an effort and a price
@@ -133,7 +134,8 @@ class RunSpec:
         """Check against the catalog; returns the problem or raises SpecError."""
         problem = known_problem(self.problem)
         for player in self.players:
-            _one_of("agent", player.agent, AGENTS)
+            if player.agent != REPLAY:
+                _one_of("agent", player.agent, AGENTS)
             if player.agent == MODEL_AGENT:
                 _check_model(player, self.budgets)
         self._check_players()

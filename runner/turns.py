@@ -56,6 +56,9 @@ def take(loop: Loop, agent: Agent, stage: Stage, ordinal: int) -> Progress:
 
 def start(loop: Loop, agent: Agent, stage: Stage, ordinal: int) -> None:
     """Open a stage: a fresh context, with what the one before leaves to it."""
+    if isinstance(agent, Proposer):  # it reads the state alone; the brief says whose turn it is
+        loop.brief(agent.name, stage.name, ordinal, prompts.text("next_candidate"))
+        return
     before = loop.conversation
     handed = prompts.Handed(f"{before.agent}, at the end of {before.stage}", stages.summary(loop))
     loop.brief(agent.name, stage.name, ordinal, prompts.brief(loop, stage.prompt, handed))

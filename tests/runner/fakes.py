@@ -9,10 +9,14 @@ import hashlib
 import itertools
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from runner import agents
 from runner.agents import Agent
+from runner.agents.scripted import ScriptedConversant
+from runner.conversation import Call, Turn
 from runner.drive import Create
 from runner.events import ControlAction, ControlPayload, Event
 from runner.log import MemoryLog
@@ -87,10 +91,20 @@ class FakeEvaluator:
     def evaluate(self, number: int, spec: EvaluationSpec, scope: str = "") -> Evaluation:
         self.asked.append(number)
         self.specs.append(spec)
-        return self.judge(spec.source)
+        return _scoped(self.judge(spec.source), spec)
 
     def ceilings(self, device: str) -> tuple[Ceiling, ...]:
         return ROOFS
+
+
+def _scoped(found: Evaluation, spec: EvaluationSpec) -> Evaluation:
+    """What is left of an evaluation that covers some cases, or times none."""
+    cases = found.cases
+    if spec.cases:
+        cases = tuple(replace(case, case=name) for name in spec.cases for case in cases[:1])
+    if not spec.timed:
+        cases = tuple(replace(case, timing=None) for case in cases)
+    return replace(found, cases=cases)
 
 
 def by_first_line(source: str) -> Evaluation:
@@ -135,8 +149,35 @@ def only(agent: Agent | None) -> Create:
     return agents.create if agent is None else lambda spec: agent
 
 
+def in_order(*players: Agent) -> Create:
+    """Creates these agents one after the other, as the players of one drive."""
+    waiting = iter(players)
+    return lambda spec: next(waiting)
+
+
 def stop_by(person: str) -> ControlPayload:
     return ControlPayload(ControlAction.stop, person)
+
+
+class Asked:
+    """Requests of people as the web and the command line keep them: numbered, kept, found again.
+
+    Each is there from the given poll on, counted from 1.
+    """
+
+    def __init__(self, *requests: tuple[int, ControlPayload]) -> None:
+        self._requests = requests
+        self._polls = 0
+
+    def poll(self, after: int) -> ControlPayload | None:
+        self._polls += 1
+        for number, (first, payload) in enumerate(self._requests, start=1):
+            if number > after and self._polls >= first:
+                return replace(payload, request=number)
+        return None
+
+    def pause(self) -> None:
+        raise Interrupted("nobody waits here for a person")
 
 
 class Seconds:
@@ -152,6 +193,29 @@ class Seconds:
     def stamp(self) -> str:
         moment = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self())
         return moment.isoformat(timespec="microseconds")
+
+
+def turn(*calls: tuple[str, dict[str, Any]], text: str = "", **more: Any) -> Turn:
+    """A turn that calls these tools, in this order."""
+    named = tuple(Call(f"toolu_{i}", tool, arguments) for i, (tool, arguments) in enumerate(calls))
+    return Turn(text, named, **more)
+
+
+def write(first_line: str, idea: str = "An idea.", **more: Any) -> tuple[str, dict[str, Any]]:
+    """A call that writes a candidate whose first line says how `by_first_line` judges it."""
+    return "write_candidate", {"source": f"// {first_line}\n// {idea}\n", "idea": idea, **more}
+
+
+def bench(candidate: int, case: str = "") -> tuple[str, dict[str, Any]]:
+    return "benchmark", {"candidate": candidate, "case": case} if case else {"candidate": candidate}
+
+
+def finish(summary: str = "That is all.") -> tuple[str, dict[str, Any]]:
+    return "finish", {"summary": summary}
+
+
+def talker(*turns: Turn, closing: str = "", name: str = "scripted") -> ScriptedConversant:
+    return ScriptedConversant(turns, Turn(closing), name)
 
 
 def make_log(events: Iterable[Event] = (), earlier: MemoryLog | None = None) -> MemoryLog:
