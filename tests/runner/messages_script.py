@@ -131,7 +131,7 @@ STREAMING_INCLUDES = """#include <type_traits>
 #include <immintrin.h>
 #endif
 """
-STREAMING_STORE = """// Past the caches where the place allows it, so that no line of y is read for writing.
+STREAMING_STORE = """// Past the caches where the place allows it, so that y is never read.
 void stream(float *to, Floats value, int64_t count) {
 #if defined(__AVX__)
     if (count == LANES && reinterpret_cast<uintptr_t>(to) % sizeof(Floats) == 0) {
@@ -154,7 +154,7 @@ STREAMING_END = """#if defined(__AVX__)
 """
 STREAMING = _streaming()
 
-NOTE = """Host, fp32 softmax: the library exponential is most of the cost of the plain three passes. A
+NOTE = """Host, fp32 softmax: the library exponential is most of the cost of the plain passes. A
 polynomial in vector registers (2^n 2^f) removes it; compare c2 and c4 for what a scratch row and
 stores past the caches do. Leaving out the end of a row that is no multiple of eight is wrong, as
 the odd cases show. Holds for rows that fit the cache."""
