@@ -380,7 +380,7 @@ class WorkFolder:
     def __post_init__(self) -> None:
         sweep()
         self.path = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
-        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        self._lock: int | None = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     @contextlib.contextmanager
@@ -392,9 +392,11 @@ class WorkFolder:
             shutil.rmtree(folder, ignore_errors=True)
 
     def remove(self) -> None:
+        """May be called again: the number of its lock may then be that of another file."""
         shutil.rmtree(self.path, ignore_errors=True)
-        with contextlib.suppress(OSError):
+        if self._lock is not None:
             os.close(self._lock)
+            self._lock = None
 
 
 def sweep() -> None:

@@ -31,6 +31,18 @@ def no_zygotes_from_before() -> None:
     keeper.stop_all()
 
 
+def test_a_folder_removed_twice_closes_no_file_of_another() -> None:
+    folder = keeper.WorkFolder()
+    folder.remove()
+    other = keeper.WorkFolder()  # its lock takes the number that has just become free
+    try:
+        folder.remove()
+        keeper.sweep()
+        assert other.path.is_dir()
+    finally:
+        other.remove()
+
+
 def test_the_trusted_processes_serve_the_next_evaluation() -> None:
     judge(PYTHON, "triton")
     first = kept()
