@@ -39,6 +39,7 @@ TIMERS = {
     " outputs (C++) or both allocate (Python)",
     "cuda": "CUDA events around one call, L2 flushed before it, device synchronised",
 }
+NOT_TIMED = "nothing was timed: the request was for a check alone"
 Progress = Callable[[str], None]
 
 # Worst first: the case that says most about what is wrong decides the verdict.
@@ -123,7 +124,7 @@ class Request:
             reason=reason,
             cases=(),
             integrity=(),
-            timer=TIMERS[self.device.kind],
+            timer=TIMERS[self.device.kind] if self.spec.timed else NOT_TIMED,
             device=self.device,
             versions=machine_versions(),
             source_sha256=hashlib.sha256(self.spec.source.encode()).hexdigest(),
@@ -210,15 +211,16 @@ def _measure(request: Request, compiled: CompileResult) -> Evaluation:
             for kind in kinds(request)
         ]
         held.enter_context(lease(request.device.uuid, cancel=request.cancel))
-        *ours, theirs = zygotes
+        *trusted, theirs = zygotes
         folder = held.enter_context(theirs.folder.subfolder())
         artifact = folder / compiled.artifact.name
         content = compiled.artifact.read_bytes()
         artifact.write_bytes(content)
         with ExitStack() as running:
-            referee, baseline = (running.enter_context(zygote.resident()) for zygote in ours)
+            ours = [running.enter_context(zygote.resident()) for zygote in trusted]
             candidate = running.enter_context(_forked(theirs, folder, request, finding))
-            session = finding.session = _session(request, Children(referee, baseline, candidate))
+            children = Children(ours[0], ours[1] if request.spec.timed else None, candidate)
+            session = finding.session = _session(request, children)
             _examine(request, session, str(artifact), finding)
             finding.state_after = state_after(request.device)
             request.progress("clearing up")
@@ -370,13 +372,16 @@ def _physics(session: Session) -> IntegrityCheck:
     return IntegrityCheck("physics", possible, detail)
 
 
-def kinds(request: Request) -> tuple[Kind, Kind, Kind]:
-    """The zygotes an evaluation needs, in order. Triton on the host runs in its interpreter."""
+def kinds(request: Request) -> tuple[Kind, ...]:
+    """The zygotes an evaluation needs, in order: referee, baseline where it times, candidate.
+
+    Triton on the host runs in its interpreter.
+    """
     device = request.device.uuid if request.device.kind == "cuda" else ""
     interpreted = request.spec.language == "triton" and not device
     interpreted = interpreted and "triton" in request.spec.source
-    ours = Kind("referee", device), Kind("baseline", device)
-    return *ours, Kind("candidate", device, interpreted)
+    roles = ("referee", "baseline") if request.spec.timed else ("referee",)
+    return *(Kind(role, device) for role in roles), Kind("candidate", device, interpreted)
 
 
 def address_space(request: Request) -> int | None:

@@ -69,10 +69,10 @@ class TooSlow(RuntimeError):
 
 @dataclass(frozen=True)
 class Children:
-    """The three processes of an evaluation below the parent."""
+    """The processes of an evaluation below the parent; no baseline where nothing is timed."""
 
     referee: Child
-    baseline: Child
+    baseline: Child | None
     candidate: Child
 
 
@@ -121,7 +121,7 @@ class Session:
         self.random = random.SystemRandom()
 
     def start(self, language: str, artifact: str, cases: Sequence[Case]) -> None:
-        """Start both processes' work; the candidate's code is loaded. Raises CaseFailed."""
+        """Start the processes' work; the candidate's code is loaded. Raises CaseFailed."""
         common = {"do": "start", "threads": cpu_count(), "kind": self.kind}
         given = language == "cpp"
         dtypes = dict.fromkeys(case.dtype for case in cases)
@@ -133,14 +133,17 @@ class Session:
         theirs = {"language": language, "artifact": artifact, "symbols": symbols, **common}
         with self._blamed("while starting"):
             starting = self.children.candidate.post(theirs, self.watch)
-        opening = self.children.baseline.post(ours, self._patience())
+        opponents = self.children.baseline
+        opening = opponents.post(ours, self._patience()) if opponents else None
         hello = self.referee(ours)
         self.versions = hello["versions"]
-        self._answer(self.children.baseline, opening)
+        if opponents and opening:
+            self._answer(opponents, opening)
         with self._blamed("while starting"):
             self._succeeded(self.children.candidate.answer(starting, self.watch), "while starting")
-        opponents = self._ours(self.children.baseline, {**ours, "do": "load"}).message
-        self.baselines, self.flush_ns = opponents["baselines"], opponents["flush_ns"]
+        if opponents:
+            loaded = self._ours(opponents, {**ours, "do": "load"}).message
+            self.baselines, self.flush_ns = loaded["baselines"], loaded["flush_ns"]
         if self.ceilings is not None:
             self.roofs = self._roofs(self.ceilings, hello["l2_bytes"])
         self._candidate({**theirs, "do": "load"}, "while loading")
@@ -148,12 +151,13 @@ class Session:
     def examine(self, case: Case, pairs: int | None) -> CaseResult:
         """Check a case; if it passes and `pairs` is given, time it. Raises FatalCase."""
         if case.scored and self.evidence.interpreted:
-            return self._result(case, Verdict.unmeasured, self._interpreted_reason())
+            reason = self._interpreted_reason() if pairs is not None else self._skipped_reason()
+            return self._result(case, Verdict.unmeasured, reason)
         try:
             layout = self._open(case, pairs is not None)
             errors = self._check(case)
             timing = None
-            if case.scored and self.evidence.interpreted:
+            if pairs is not None and self.evidence.interpreted:
                 raise CaseFailed(Verdict.unmeasured, self._interpreted_reason(), errors=errors)
             if pairs is not None:
                 self.progress(f"timing {case.name}")
@@ -191,6 +195,10 @@ class Session:
         cases = ", ".join(self.evidence.interpreted)
         return f"Triton kernels need a GPU to be timed; checked in Triton's interpreter on {cases}"
 
+    def _skipped_reason(self) -> str:
+        cases = ", ".join(self.evidence.interpreted)
+        return f"not checked: too large for Triton's interpreter, which checked {cases}"
+
     def _open(self, case: Case, timed: bool) -> Layout:
         """Fresh shared memory and fresh inputs for a case, mapped on both sides."""
         sets = CHECKED_SETS
@@ -209,7 +217,8 @@ class Session:
         descriptors = self.children.referee.channel.take_descriptors()
         half = len(descriptors) // 2
         try:
-            self._ours(self.children.baseline, message, descriptors[half:])
+            if self.children.baseline:
+                self._ours(self.children.baseline, message, descriptors[half:])
             self._candidate(message, self._named(case, "while opening"), descriptors[:half])
         finally:
             for descriptor in descriptors:
@@ -306,12 +315,13 @@ class Session:
     def own(self) -> list[int]:
         """The roots of the trees that work for this evaluation."""
         children = (self.children.referee, self.children.baseline, self.children.candidate)
-        return [child.zygote.process.pid for child in children]
+        return [child.zygote.process.pid for child in children if child]
 
     def run_baseline(self, name: str, number: int, *, dirty: bool = False) -> Reply:
-        message = self._run_message(name, number, dirty)
-        question = self.children.baseline.post(message, self._patience())
-        return self._answer(self.children.baseline, question, refusable=True)
+        opponents = self.children.baseline
+        assert opponents is not None, "only what is timed has a baseline"
+        question = opponents.post(self._run_message(name, number, dirty), self._patience())
+        return self._answer(opponents, question, refusable=True)
 
     def failed(
         self, verdict: Verdict, case: Case, reason: str, *, fatal: bool = False
