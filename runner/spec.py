@@ -138,10 +138,10 @@ class RunSpec:
                 _one_of("agent", player.agent, AGENTS)
             if player.agent == MODEL_AGENT:
                 _check_model(player, self.budgets)
+        if self.outside and self.workflow != "goal":
+            alone = "an outside agent can only work alone on a goal."
+            raise SpecError("workflow", alone, "Use goal.")
         self._check_players()
-        if self.outside and (self.workflow != "goal" or self.partner is not None):
-            remedy = "Use goal, with no second agent."
-            raise SpecError("workflow", "an outside agent can only work alone on a goal.", remedy)
         _one_of("case_set", self.case_set, problem.case_sets(device_kind(self.device)))
         languages = sorted({kernel.language for kernel in problem.zoo})
         _one_of("language", self.language, languages)
