@@ -25,10 +25,11 @@ def run(loop: Loop, players: tuple[Agent, ...]) -> Ending:
         if loop.conversation.ordinal != ordinal:
             turns.start(loop, player, LEG, ordinal)
             continue
-        progress = turns.take(loop, player, LEG, ordinal)
+        proposed = _proposed(loop, player)
+        progress = Progress.finished if proposed else turns.take(loop, player, LEG, ordinal)
         if progress in (Progress.stuck, Progress.idle):
             return endings.given_up(loop, progress)
-        if progress is not Progress.working or _proposed(loop, player):
+        if progress is not Progress.working:
             if _burnt_out(loop, players):
                 return endings.done(loop, "neither agent found anything more")
             ordinal += 1
