@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from webapp.review.source import Line, Source, Span, read_source, split_lines
+from webapp.review.source import Line, Span, read_source, split_lines
 
 MAX_LINE_WORK = 2_000_000  # pairs of equal lines that the matcher may have to look at
 MAX_WORD_WORK = 3_000_000  # characters left × right ÷ 16, summed over the lines compared by words
@@ -101,6 +101,21 @@ class ShortDiff:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Alignment:
+    """`work` is what it took, or would have taken if `coarse`; see MAX_LINE_WORK."""
+
+    opcodes: tuple[Opcode, ...]
+    work: int
+    coarse: bool
+
+    @property
+    def note(self) -> str:
+        if not self.coarse:
+            return ""
+        return "Too many repeated lines to align: the changed part is shown as one block."
+
+
 def diff_sources(
     left: str,
     right: str,
@@ -115,10 +130,12 @@ def diff_sources(
     """
     languages = language, language if right_language is None else right_language
     sides = read_source(left, languages[0]), read_source(right, languages[1])
-    opcodes, note = _line_opcodes(split_lines(left), split_lines(right), ignore_space)
-    words = _WordMatcher(ignore_space)
-    rows = tuple(_numbered(_rows(sides, opcodes, words)))
-    notes = dict.fromkeys([side.note for side in sides] + [note, words.note])
+    key: Callable[[str], str] = (lambda line: "".join(line.split())) if ignore_space else str
+    a, b = ([key(line) for line in split_lines(text)] for text in (left, right))
+    alignment = align(a, b)
+    words = WordMatcher()
+    rows = tuple(numbered(rows_of(sides[0].lines, sides[1].lines, alignment.opcodes, words)))
+    notes = dict.fromkeys([side.note for side in sides] + [alignment.note, words.note])
     return Diff(rows, tuple(note for note in notes if note))
 
 
@@ -137,25 +154,20 @@ def short_diff(
     return ShortDiff(tuple(lines[:limit_lines]), more, diff.added, diff.removed, diff.notes)
 
 
-def _line_opcodes(
-    left: Sequence[str], right: Sequence[str], ignore_space: bool
-) -> tuple[list[Opcode], str]:
-    """The matcher's opcodes over whole sources; one coarse block where that would take too long."""
-    key: Callable[[str], str] = (lambda line: "".join(line.split())) if ignore_space else str
-    a, b = [key(line) for line in left], [key(line) for line in right]
+def align(a: Sequence[str], b: Sequence[str], most_work: int = MAX_LINE_WORK) -> Alignment:
+    """Which stretches of two sequences are equal; one coarse block where that takes too long."""
     head = _common(a, b)
     tail = _common(a[head:][::-1], b[head:][::-1])
     middle_a, middle_b = a[head : len(a) - tail], b[head : len(b) - tail]
-    note = ""
-    if _work(middle_a, middle_b) > MAX_LINE_WORK:
+    work = _work(middle_a, middle_b)
+    if work > most_work:
         inner: list[Opcode] = [("replace", 0, len(middle_a), 0, len(middle_b))]
-        note = "Too many repeated lines to align: the changed part is shown as one block."
     else:
         inner = _opcodes(middle_a, middle_b)
     shifted = [(tag, i + head, j + head, k + head, m + head) for tag, i, j, k, m in inner]
     first: Opcode = ("equal", 0, head, 0, head)
     last: Opcode = ("equal", len(a) - tail, len(a), len(b) - tail, len(b))
-    return [first, *shifted, last], note
+    return Alignment((first, *shifted, last), work, work > most_work)
 
 
 def _opcodes(a: Sequence[str], b: Sequence[str]) -> list[Opcode]:
@@ -173,10 +185,10 @@ def _work(a: Sequence[str], b: Sequence[str]) -> int:
     return sum(counts[item] for item in a)
 
 
-def _rows(
-    sides: tuple[Source, Source], opcodes: list[Opcode], words: _WordMatcher
+def rows_of(
+    left: Sequence[Line], right: Sequence[Line], opcodes: Iterable[Opcode], words: WordMatcher
 ) -> Iterator[Row]:
-    left, right = sides[0].lines, sides[1].lines
+    """The rows of an alignment; lines of a changed block are paired by likeness."""
     for tag, i1, i2, j1, j2 in opcodes:
         if tag == "equal":
             for i, j in zip(range(i1, i2), range(j1, j2), strict=True):
@@ -191,8 +203,9 @@ def _rows(
                 yield Row("added" if a is None else "removed", a, b)
 
 
-def _numbered(rows: Iterator[Row]) -> Iterator[Row]:
-    change, inside = 0, False
+def numbered(rows: Iterable[Row], before: int = 0) -> Iterator[Row]:
+    """With each block of changes numbered on its first row, from `before` + 1 on."""
+    change, inside = before, False
     for row in rows:
         starts = row.kind != "same" and not inside
         inside = row.kind != "same"
@@ -200,13 +213,25 @@ def _numbered(rows: Iterator[Row]) -> Iterator[Row]:
         yield replace(row, change=change) if starts else row
 
 
-class _WordMatcher:
-    """Pairs the lines of a changed block and marks the words that differ, within one budget."""
+class WordMatcher:
+    """Pairs the lines of a changed block and marks the words that differ, within one budget.
 
-    def __init__(self, ignore_space: bool) -> None:
-        self.ignore_space = ignore_space
+    `words` cuts a line into words; two of them are the same if their `key` is.
+    """
+
+    def __init__(
+        self, words: re.Pattern[str] = _WORDS, key: Callable[[str], str] | None = None
+    ) -> None:
+        self.words = words
+        self.key = key
         self.budget = MAX_WORD_WORK
         self.note = ""
+
+    def _cut(self, text: str) -> list[str]:
+        return self.words.findall(text)
+
+    def _keys(self, words: list[str]) -> list[str]:
+        return words if self.key is None else [self.key(word) for word in words]
 
     def pair(self, left: Sequence[Line], right: Sequence[Line]) -> list[Pair]:
         """Lines that became one another, in order; the rest stand alone on their side."""
@@ -220,10 +245,10 @@ class _WordMatcher:
 
     def mark(self, left: Line, right: Line) -> tuple[Line, Line]:
         """Both lines with the words that differ marked; unmarked where the bound is reached."""
-        a, b = _WORDS.findall(left.text), _WORDS.findall(right.text)
         if not self._affords(left, right):
             return left, right
-        pieces = _bridged(_opcodes(a, b), a)
+        a, b = self._cut(left.text), self._cut(right.text)
+        pieces = _bridged(_opcodes(self._keys(a), self._keys(b)), a)
         return (
             _mark(left, _flags(a, [(tag, i1, i2) for tag, i1, i2, _, _ in pieces])),
             _mark(right, _flags(b, [(tag, j1, j2) for tag, _, _, j1, j2 in pieces])),
@@ -232,8 +257,8 @@ class _WordMatcher:
     def _likeness(self, left: Line, right: Line) -> float:
         if not self._affords(left, right):
             return 0.0
-        a, b = _WORDS.findall(left.text.strip()), _WORDS.findall(right.text.strip())
-        matcher = SequenceMatcher(None, a, b, autojunk=False)
+        a, b = self._cut(left.text.strip()), self._cut(right.text.strip())
+        matcher = SequenceMatcher(None, self._keys(a), self._keys(b), autojunk=False)
         if matcher.quick_ratio() < ALIKE:
             return 0.0
         # By characters, not words: a renamed word may be most of a line, a bracket very little.

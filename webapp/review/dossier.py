@@ -17,6 +17,8 @@ from kernels.catalog import CatalogError, Problem, Tolerance, UnknownProblem, lo
 from runner.events import CandidatePayload, EventType
 from runner.results import CaseResult, Evaluation
 from runner.wire import from_json
+from webapp.review.analyses import Analysed, Analyses, analyses_of
+from webapp.review.resources import KernelDelta, deltas
 from webapp.review.source import Source, read_source, text_of
 from webapp.runs import store
 from webapp.runs.models import Candidate, Event, Run
@@ -90,11 +92,15 @@ class Ghost:
 
 
 class Dossier:
-    """One candidate with its log entry, source, family and contract."""
+    """One candidate with its log entry, source, family, analyses and contract.
 
-    def __init__(self, candidate: Candidate) -> None:
+    `asked_analysis` is the step of the analysis to show, where it is not the latest.
+    """
+
+    def __init__(self, candidate: Candidate, *, asked_analysis: int = 0) -> None:
         self.candidate = candidate
         self.run: Run = candidate.run
+        self.asked_analysis = asked_analysis
 
     @cached_property
     def evaluation(self) -> Evaluation | None:
@@ -177,6 +183,26 @@ class Dossier:
     @property
     def payload(self) -> CandidatePayload | None:
         return self.payloads.get(self.candidate.pk)
+
+    @cached_property
+    def _analysed(self) -> dict[int, list[Analysed]]:
+        """By candidate row: of this one and its parent."""
+        return analyses_of([self.candidate, *([self.parent] if self.parent else [])])
+
+    @cached_property
+    def analyses(self) -> Analyses:
+        return Analyses(self._analysed[self.candidate.pk], self.asked_analysis)
+
+    @cached_property
+    def kernels(self) -> tuple[KernelDelta, ...]:
+        """What each kernel uses, beside its parent's if that was analysed for the same."""
+        own = self.analyses.analysis
+        if own is None:
+            return ()
+        rows = self._analysed[self.parent.pk] if self.parent else []
+        same = [row for row in rows if row.tool == own.tool and row.about == own.about]
+        before = same[-1].kernels if same else ()
+        return tuple(delta for delta in deltas(before, own.kernels) if delta.b)
 
     @cached_property
     def ghost(self) -> Ghost | None:

@@ -115,6 +115,11 @@ def read_source(text: str, language: str = "", within_s: float = COLOUR_DEADLINE
     return Source(tuple(lines), note)
 
 
+def plain_line(number: int, text: str) -> Line:
+    """One line without colours, every character of it shown."""
+    return Line(number, tuple(_visible([Span(text)])) if text else ())
+
+
 def _why_plain(text: str, language: str) -> str:
     if language not in LEXERS:
         return ""

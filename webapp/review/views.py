@@ -8,8 +8,11 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_GET
 
 from webapp.review import plotly
+from webapp.review.analyses import Analyses, analyses_of
 from webapp.review.compare import Comparison, Sides, options
+from webapp.review.dialects import DIALECTS
 from webapp.review.dossier import Dossier
+from webapp.review.levels import LevelView
 from webapp.review.run_roofline import RunRoofline
 from webapp.runs import store
 from webapp.runs.models import Candidate, Run
@@ -20,8 +23,47 @@ SUFFIXES = {"cpp": "cpp", "cuda": "cu", "triton": "py"}
 @require_GET
 def candidate(request: HttpRequest, pk: int, number: int) -> HttpResponse:
     found = _candidate(pk, number)
-    context = {"nav": "runs", "run": found.run, "candidate": found, "dossier": Dossier(found)}
+    dossier = Dossier(found, asked_analysis=_number(request, "analysis"))
+    context = {
+        "nav": "runs",
+        "run": found.run,
+        "candidate": found,
+        "dossier": dossier,
+        "view": _level_view(request, found, dossier.analyses),
+    }
     return render(request, "review/candidate.html", context)
+
+
+@require_GET
+def candidate_levels(request: HttpRequest, pk: int, number: int) -> HttpResponse:
+    """One window of a level, for the candidate's page; or the whole of it, as a download."""
+    found = _candidate(pk, number)
+    rows = analyses_of([found])[found.pk]
+    view = _level_view(request, found, Analyses(rows, _number(request, "analysis")))
+    if request.GET.get("download") != "1":
+        return render(request, "review/_levels.html", {"view": view})
+    if view.level is None:
+        raise Http404(view.problem or "No level was asked for.")
+    known = view.level.name if view.level.name in DIALECTS else "level"
+    name = f"{found.run.problem}-run{pk}-c{number}.{known}.txt"
+    return _plain(view.level.text.encode(), name)
+
+
+def _level_view(request: HttpRequest, found: Candidate, analyses: Analyses) -> LevelView:
+    return LevelView(
+        found,
+        analyses.analysis,
+        level=request.GET.get("level", ""),
+        kernel=request.GET.get("kernel", ""),
+        start=_number(request, "from"),
+        source_line=_number(request, "line"),
+    )
+
+
+def _number(request: HttpRequest, name: str) -> int:
+    """A number of the address; 0 for what is none."""
+    text = request.GET.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
 
 
 @require_GET
@@ -43,11 +85,15 @@ def _candidate(pk: int, number: int) -> Candidate:
 
 
 def _download(sha256: str, name: str) -> HttpResponse:
-    """Untrusted bytes: always plain text, always a download, never a page of ours."""
     try:
         content = store.read(sha256)
     except store.MissingArtifact as error:
         raise Http404(str(error)) from None
+    return _plain(content, name)
+
+
+def _plain(content: bytes, name: str) -> HttpResponse:
+    """Untrusted bytes: always plain text, always a download, never a page of ours."""
     response = HttpResponse(content, content_type="text/plain; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     response["Content-Security-Policy"] = "default-src 'none'; sandbox"
