@@ -10,7 +10,7 @@ from types import FrameType
 from runner import evaluate
 from runner.evaluate.ceilings import ceilings
 from runner.events import ControlAction, ControlPayload
-from runner.loop import EvaluationCancelled
+from runner.loop import EvaluationCancelled, Interrupted
 from runner.results import Ceiling, Evaluation
 from runner.spec import EvaluationSpec
 
@@ -41,7 +41,6 @@ class TerminalControl:
 
     def __init__(self, cancel: threading.Event, notice: Callable[[str], None]) -> None:
         self._stop = threading.Event()
-        self._handled = False
         self._cancel = cancel
         self._notice = notice
 
@@ -50,10 +49,12 @@ class TerminalControl:
         signal.signal(signal.SIGTERM, self._interrupt)
 
     def poll(self, after: int) -> ControlPayload | None:
-        if self._handled or not self._stop.is_set():
+        if after or not self._stop.is_set():
             return None
-        self._handled = True
-        return ControlPayload(ControlAction.stop, "the person at the terminal")
+        return ControlPayload(ControlAction.stop, "the person at the terminal", request=1)
+
+    def pause(self) -> None:
+        raise Interrupted("nobody at a terminal can resume a paused run")
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self._stop.is_set() or number == signal.SIGTERM:
