@@ -31,10 +31,11 @@ from runner.events import (
 from runner.examination import LocalExaminer
 from runner.loop import EvaluationCancelled, Examiner, Interrupted
 from runner.results import Ceiling, Evaluation
-from runner.spec import AgentSpec, EvaluationSpec, SpecError
+from runner.spec import AgentSpec, EvaluationSpec, RunSpec, SpecError, device_kind
 from runner.wire import canonical, from_json, to_json
 from webapp.api.inbox import RunInbox
 from webapp.fleet.models import Device
+from webapp.knowledge.library import DatabaseLibrary
 from webapp.runs import queues
 from webapp.runs.leases import Keeper, Lease
 from webapp.runs.log import DatabaseLog, LeaseLost
@@ -96,7 +97,15 @@ def _drive(
     log = DatabaseLog(run, lease.token)
     try:
         _refuse_endless_restarts(run)
-        drive(run.spec, log, evaluator, control, create=Cast(run.pk), examiner=examiner)
+        drive(
+            run.spec,
+            log,
+            evaluator,
+            control,
+            create=Cast(run.pk),
+            examiner=examiner,
+            library=_library(run.spec),
+        )
     except LeaseLost as error:
         logger.warning("run %s is driven elsewhere now: %s", run.pk, error)
     except Paused:
@@ -120,6 +129,11 @@ class Cast:
         if spec.agent == external.NAME:
             return external.ExternalAgent(RunInbox(self.run_pk))
         return agents.create(spec)
+
+
+def _library(spec: RunSpec) -> DatabaseLibrary:
+    """The knowledge base, ordered for this run."""
+    return DatabaseLibrary(spec.problem, device_kind(spec.device), spec.language)
 
 
 def hand_back(pk: int, lease: Lease, reason: str) -> None:
