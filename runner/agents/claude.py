@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from runner import prompts
 from runner.agents import ContextFull
 from runner.conversation import REFUSED, Turn
-from runner.events import Usage
-from runner.loop import Loop, TurnCut
+from runner.loop import Loop
 from runner.messages import pricing, transcript
-from runner.messages.draft import CHARACTERS_PER_TOKEN, Draft
+from runner.messages.draft import Draft
 from runner.spec import AgentSpec
 from runner.tools import Tool
 
 if TYPE_CHECKING:
-    from runner.messages.exchange import Heed, Patience
+    from runner.messages.exchange import Patience
 
 NAME = "claude"
 KEY = "ANTHROPIC_API_KEY"
@@ -73,31 +71,25 @@ class ClaudeAgent:
     def reply(self, loop: Loop, tools: tuple[Tool, ...]) -> Turn:
         """The next turn; ContextFull well before the API would say so."""
         messages = transcript.messages(loop)
-        expected = self._expected_tokens(loop, messages)
-        if loop.conversation.last_turn is not None and expected > FULL * self._window:
+        prompt = _expected(loop, messages)
+        if loop.conversation.last_turn is not None and prompt.tokens > FULL * self._window:
             raise ContextFull("the context is nearly full")
-        request = self._request(messages, self._most_tokens(loop, expected), self.effort)
-        request |= _setting(loop, tools)
-        return self._ask(loop, request, loop.heed).turn()
+        request = self._request(messages, self._most_tokens(loop, TURN_TOKENS, prompt), self.effort)
+        return self._ask(loop, request | _setting(loop, tools)).turn()
 
     def hand_over(self, loop: Loop, tools: tuple[Tool, ...]) -> Turn:
         """Asked within the conversation and with its tools, so that it is read from the cache."""
         messages = transcript.messages(loop, prompts.text("handover"))
-        request = self._request(messages, HANDOVER_TOKENS, self.effort) | _setting(loop, tools)
-        return _words(self._ask(loop, request, loop.heed))
+        most = self._most_tokens(loop, HANDOVER_TOKENS, _expected(loop, messages))
+        request = self._request(messages, most, self.effort)
+        return _words(self._ask(loop, request | _setting(loop, tools)))
 
     def close(self, loop: Loop, reason: str) -> Turn:
-        """Asked in a context of its own, in bounded time."""
+        """Asked in a context of its own, which costs little however long the run was."""
         words = prompts.render("closing", reason=reason, standing=prompts.standing(loop))
-        request = self._request([transcript.told(words)], CLOSING_TOKENS, CLOSING_EFFORT)
-        deadline = time.monotonic() + self.closing_s
-
-        def heed(usage: Usage | None) -> None:
-            if time.monotonic() > deadline:
-                raise TurnCut(f"they took more than {self.closing_s:g} s", usage)
-            loop.heed(usage)
-
-        return _words(self._ask(loop, request, heed))
+        messages = [transcript.told(words)]
+        most = self._most_tokens(loop, CLOSING_TOKENS, _Prompt(0, transcript.tokens(messages)))
+        return _words(self._ask(loop, self._request(messages, most, CLOSING_EFFORT)))
 
     @property
     def _window(self) -> int:
@@ -105,11 +97,10 @@ class ClaudeAgent:
         usual = UNKNOWN_CONTEXT_TOKENS if known is None else known.context_tokens
         return self.context_tokens or usual
 
-    def _ask(self, loop: Loop, request: dict[str, Any], heed: Heed) -> Draft:
+    def _ask(self, loop: Loop, request: dict[str, Any]) -> Draft:
         from runner.messages import exchange  # here: listing agents must not cost the SDK's import
 
-        patience = self.patience or exchange.Patience()
-        return exchange.ask(loop, request, patience=patience, heed=heed, base_url=self.base_url)
+        return exchange.ask(loop, request, self.patience or exchange.Patience(), self.base_url)
 
     def _request(
         self, messages: list[dict[str, Any]], most_tokens: int, effort: str
@@ -128,26 +119,36 @@ class ClaudeAgent:
             request["output_config"] = {"effort": effort}
         return request
 
-    def _expected_tokens(self, loop: Loop, messages: list[dict[str, Any]]) -> int:
-        """How long the prompt will be: what the last turn ended with, and what came since."""
-        usage = loop.conversation.usage
-        if usage is None:
-            return transcript.characters(messages) // CHARACTERS_PER_TOKEN
-        since = transcript.characters(messages[-1:]) // CHARACTERS_PER_TOKEN
-        return usage.context_tokens + since
-
-    def _most_tokens(self, loop: Loop, expected: int) -> int:
-        """How long the turn may get: no budget may be overrun by one turn."""
-        most = TURN_TOKENS
+    def _most_tokens(self, loop: Loop, usual: int, prompt: _Prompt) -> int:
+        """How long the reply may get: one reply alone may not overrun a budget."""
+        most = usual
         if loop.tokens_left is not None:
-            most = min(most, loop.tokens_left - expected)
+            most = min(most, loop.tokens_left - prompt.tokens)
         known, limits, spent = pricing.find(self.model), loop.state.limits, loop.state.dollars
         if known is not None and limits.dollars is not None and spent is not None:
-            before = loop.conversation.usage.context_tokens if loop.conversation.usage else 0
-            prompt = known.dollars(0, 0, before, expected - before)  # most of it from the cache
-            left = limits.dollars - spent - prompt
+            left = limits.dollars - spent - known.dollars(0, 0, prompt.cached, prompt.fresh)
             most = min(most, int(left / known.rates.output * 1e6))
         return max(most, LEAST_TOKENS)
+
+
+@dataclass(frozen=True)
+class _Prompt:
+    """How long a prompt is going to be, in tokens: what the cache holds of it, and the rest."""
+
+    cached: int
+    fresh: int
+
+    @property
+    def tokens(self) -> int:
+        return self.cached + self.fresh
+
+
+def _expected(loop: Loop, messages: list[dict[str, Any]]) -> _Prompt:
+    """What the last turn ended with, and what has come since, which is estimated."""
+    usage = loop.conversation.usage
+    if usage is None:
+        return _Prompt(0, transcript.tokens(messages))
+    return _Prompt(usage.context_tokens, transcript.tokens(messages[-1:]))
 
 
 def _setting(loop: Loop, tools: tuple[Tool, ...]) -> dict[str, Any]:

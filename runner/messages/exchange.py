@@ -31,8 +31,6 @@ TICK_S = 0.1  # how often a stream is looked at, and so how often people see it 
 CONNECT_S = 10.0
 FULL = "model_context_window_exceeded"
 
-Heed = Callable[[Usage | None], None]
-
 
 @dataclass(frozen=True)
 class Patience:
@@ -57,20 +55,15 @@ class Patience:
 
 
 def ask(
-    loop: Loop,
-    request: dict[str, Any],
-    *,
-    patience: Patience,
-    heed: Heed,
-    base_url: str | None = None,
+    loop: Loop, request: dict[str, Any], patience: Patience, base_url: str | None = None
 ) -> Draft:
-    """The whole reply to a request. Raises what `heed` raises, ContextFull and AgentFailed."""
+    """The whole reply to a request; raises TurnCut, Interrupted, ContextFull and AgentFailed."""
     if not os.environ.get(KEY):
         raise AgentFailed(f"{KEY} is not set where this agent runs")
     for attempt in range(1, patience.attempts + 1):
         draft = Draft(request["model"])
         try:
-            _stream(loop, request, draft, patience, heed, base_url)
+            _stream(loop, request, draft, patience, base_url)
         except Interrupted:
             _account(loop, draft)
             raise
@@ -78,7 +71,7 @@ def ask(
             fault = judge(error, patience.silence_s)
             if fault is None:
                 raise
-            _bear(loop, fault, attempt, patience, heed, draft.usage)
+            _bear(loop, fault, attempt, patience, draft.usage)
             continue
         if draft.stop == FULL:
             loop.notice("The reply filled the model's context and was given up.", draft.usage)
@@ -87,9 +80,7 @@ def ask(
     raise AssertionError("the last attempt ends in a reply or in an exception")
 
 
-def _bear(
-    loop: Loop, fault: Fault, attempt: int, patience: Patience, heed: Heed, usage: Usage | None
-) -> None:
+def _bear(loop: Loop, fault: Fault, attempt: int, patience: Patience, usage: Usage | None) -> None:
     """Wait for the next attempt, where another one is worth it; what failed is shown."""
     words = fault.words
     if fault.remedy is Remedy.afresh:
@@ -106,7 +97,7 @@ def _bear(
     again = f"attempt {attempt + 1} of {patience.attempts}"
     loop.notice(f"{words}; trying again in {wait_s:.0f} s, {again}.", usage)
     while wait_s > 0:
-        heed(None)
+        loop.heed()
         patience.sleep(min(wait_s, HEED_S))
         wait_s -= HEED_S
 
@@ -116,7 +107,6 @@ def _stream(
     request: dict[str, Any],
     draft: Draft,
     patience: Patience,
-    heed: Heed,
     base_url: str | None,
 ) -> None:
     """Ask once; the draft holds what arrived, whatever happens."""
@@ -130,7 +120,8 @@ def _stream(
             if draft.shown != shown:
                 shown = draft.shown
                 loop.hint(shown)
-            heed(draft.usage)
+            if not reading.done():  # a whole reply is paid for: it is not given up any more
+                loop.heed(draft.usage)
         reading.result()
     if not draft.whole:
         raise BrokenStream

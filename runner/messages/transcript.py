@@ -13,7 +13,7 @@ from typing import Any
 
 from runner.conversation import REFUSED, Result, Said, Told, call_name
 from runner.loop import Loop
-from runner.messages.draft import clean
+from runner.messages.draft import CHARACTERS_PER_TOKEN, clean
 from runner.tools import Tool
 
 Block = dict[str, Any]
@@ -80,9 +80,12 @@ def tools(offered: Iterable[Tool]) -> list[Block]:
     ]
 
 
-def characters(found: list[Block]) -> int:
-    """How long the messages are, for an estimate of their tokens."""
-    return len(json.dumps(found, ensure_ascii=False))
+def tokens(found: list[Block]) -> int:
+    """How many tokens messages have, estimated from their length and rather too many than too few.
+
+    What stands before them is not in it.
+    """
+    return len(json.dumps(found, ensure_ascii=False)) // CHARACTERS_PER_TOKEN
 
 
 def _answers(waiting: dict[str, str], results: dict[str, Result], texts: list[str]) -> list[Block]:

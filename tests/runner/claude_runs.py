@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -31,7 +32,6 @@ from tests.runner.messages_server import (
 SPEC = RunSpec("softmax", agent="claude", budgets=Budgets(evaluations=6))
 FINISH = reply(Text("Nothing more pays."), ToolUse("finish", {"summary": "It is done."}))
 CLOSING = reply(Text("Two ideas were tried."))
-ENDING = (FINISH, CLOSING)
 
 
 class HintedLog(MemoryLog):
@@ -79,7 +79,7 @@ class Played:
     @property
     def turns(self) -> list[Turn]:
         refs = [ref for event in self.log.events for ref in event.artifacts if ref.name == TURN]
-        return [from_json(Turn, _json(self.log.read(ref.sha256))) for ref in refs]
+        return [from_json(Turn, json.loads(self.log.read(ref.sha256))) for ref in refs]
 
     @property
     def results(self) -> list[dict[str, Any]]:
@@ -91,16 +91,11 @@ class Played:
         return [payload.usage for payload in payloads if payload.usage is not None]
 
 
-def _json(content: bytes) -> Any:
-    import json
-
-    return json.loads(content)
-
-
 def play(
-    script: Iterable[Response] | Script,
+    script: Iterable[Response] | Script = (),
     spec: RunSpec = SPEC,
     *,
+    closing: Response = CLOSING,
     control: Control | None = None,
     evaluator: Evaluator | None = None,
     log: HintedLog | None = None,
@@ -109,14 +104,17 @@ def play(
     patience: dict[str, Any] | None = None,
     **settings: Any,
 ) -> Played:
-    """Drive a run to its end. Waits between attempts are noted and not waited for."""
+    """Drive a run to its end. Waits between attempts are noted and not waited for.
+
+    Once its responses are used up, the agent of a script finishes.
+    """
     waits: list[float] = []
     patient = Patience(sleep=waits.append, **(patience or {}))
     log = log or HintedLog()
     before = os.environ.get("ANTHROPIC_API_KEY")
     os.environ["ANTHROPIC_API_KEY"] = key
     try:
-        with MessagesServer(script, window_tokens=window_tokens) as server:
+        with MessagesServer(_finishing(script, closing), window_tokens=window_tokens) as server:
             agent = ClaudeAgent(patience=patient, base_url=server.url, **settings)
             drive(
                 spec,
@@ -137,3 +135,10 @@ def write(line: str, idea: str = "Try it.") -> ToolUse:
     """A candidate that the judge takes for what its first line says."""
     arguments = {"source": f"// {line}\n", "idea": idea}
     return ToolUse("write_candidate", arguments)
+
+
+def _finishing(script: Iterable[Response] | Script, closing: Response) -> Script:
+    if callable(script):
+        return script
+    responses = iter(script)
+    return lambda request: next(responses, FINISH) if request.get("tools") else closing
