@@ -109,13 +109,13 @@ def play(
     Once its responses are used up, the agent of a script finishes.
     """
     waits: list[float] = []
-    patient = Patience(sleep=waits.append, **(patience or {}))
+    patient = Patience(**{"sleep": waits.append, **(patience or {})})
     log = log or HintedLog()
     before = os.environ.get("ANTHROPIC_API_KEY")
     os.environ["ANTHROPIC_API_KEY"] = key
     try:
         with MessagesServer(_finishing(script, closing), window_tokens=window_tokens) as server:
-            agent = ClaudeAgent(patience=patient, base_url=server.url, **settings)
+            agent = ClaudeAgent(**{"patience": patient, "base_url": server.url, **settings})
             drive(
                 spec,
                 log,
