@@ -1,4 +1,4 @@
-"""The command line: `python -m runner problems | evaluate | run | analyze | simulate | …`.
+"""The command line: `python -m runner problems | evaluate | run | control | analyze | …`.
 
 With `--json`, one JSON document on stdout and nothing else; progress goes to stderr. Exit status 0
 means the command worked (a failing kernel is a result), 2 that the request cannot be met, 1 that
@@ -8,12 +8,9 @@ the fault is ours.
 from __future__ import annotations
 
 import argparse
-import json
+import getpass
 import os
 import sys
-import tempfile
-import threading
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,34 +18,40 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.catalog import Problem, load_all, slugs
 from runner import console, evaluate, languages
-from runner.archive import write_archive
-from runner.drive import drive
 from runner.evaluate import devices
 from runner.evaluate.ceilings import ceilings
-from runner.events import Event, RunStatus
-from runner.local import LocalEvaluator, TerminalControl
-from runner.log import FileLog
+from runner.events import ControlAction, RunStatus
+from runner.partial import Partial
 from runner.results import Verdict, flat_json
 from runner.spec import (
     AGENTS,
-    LANGUAGES,
+    CASE_SETS,
+    WORKFLOWS,
     Budgets,
     EvaluationSpec,
-    RunSpec,
     SpecError,
     device_kind,
     known_problem,
 )
 from runner.state import RunState
+from runner.terminal import print_json, tell
 from runner.tuning import Space
 from runner.wire import to_json
 
 if TYPE_CHECKING:
     from runner.analysis.levels import Levels
 
-CASE_SETS = {"host": "host", "cuda": "gpu"}
 MAX_SOURCE_BYTES = 1024**2
 OK, OUR_FAULT, BAD_REQUEST = 0, 1, 2
+RUN = """Let an agent look for a faster kernel.
+
+While it runs, its log lies in F.warpdeck.zip.partial: after a crash the same command with --resume
+goes on where it ended, and `control` asks it for something. Ctrl-C stops it after the step under
+way; pressed twice, at once."""
+CONTROL = """Ask a run under way to pause, resume, stop, heed a note, or take other budgets.
+
+It takes effect at the run's next step. `extend` sets new limits by --evaluations, --wall-clock,
+--tokens and --dollars; those left out stay as they are."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,8 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SpecError as error:
         if options.json:
             refusal = {"field": error.field, "problem": error.problem, "remedy": error.remedy}
-            _print_json({"error": refusal})
-        _tell(f"error: {error}")
+            print_json({"error": refusal})
+        tell(f"error: {error}")
         return BAD_REQUEST
     except BrokenPipeError:
         # Whoever read our output has seen enough, as `head` does; nothing is left to say to it.
@@ -73,7 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[..., int], text: str) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=text, description=text)
+        raw = argparse.RawDescriptionHelpFormatter
+        short = text.partition("\n")[0]
+        added = commands.add_parser(name, help=short, description=text, formatter_class=raw)
         added.set_defaults(command=run)
         added.add_argument("--json", action="store_true", help="print one JSON document")
         return added
@@ -84,17 +89,28 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("source", metavar="SOURCE", type=Path)
     one.add_argument("--language", help="default: by the suffix of SOURCE")
     one.add_argument("--pairs", type=int, help="timed pairs per scored case")
-    whole = command("run", _run, "Let an agent search for a faster kernel.")
+    whole = command("run", _run, RUN)
     whole.add_argument("problem", metavar="PROBLEM")
-    whole.add_argument("--agent", default="search", help=f"one of: {', '.join(AGENTS)}")
+    whole.add_argument("--agent", help=f"one of: {', '.join(AGENTS)}; default: search")
+    whole.add_argument("--model", default="", help="of an agent that asks a model")
+    whole.add_argument("--effort", default="", help="of an agent that asks a model")
+    whole.add_argument("--workflow", default="goal", help=f"one of: {', '.join(WORKFLOWS)}")
+    whole.add_argument("--partner", metavar="AGENT[:MODEL]", help="the second agent of flame_chase")
     whole.add_argument("--language", help="what the agent writes; default by the device")
-    whole.add_argument("--evaluations", type=int, default=Budgets.evaluations, metavar="N")
     whole.add_argument("--goal", type=float, metavar="X", help="stop at this speedup")
-    whole.add_argument(
-        "--wall-clock", type=float, default=Budgets.wall_clock_s, metavar="S", help="seconds"
-    )
     whole.add_argument("--seed", type=int, default=0, metavar="N")
+    _add_budgets(whole, Budgets.wall_clock_s)
+    whole.add_argument(
+        "--replay", type=Path, metavar="ARCHIVE", help="evaluate that run's candidates afresh"
+    )
+    whole.add_argument("--resume", action="store_true", help="go on with a run that was killed")
     whole.add_argument("-o", "--output", type=Path, required=True, metavar="F.warpdeck.zip")
+    asked = command("control", _control, CONTROL)
+    asked.add_argument("archive", type=Path, metavar="F.warpdeck.zip", help="the run's --output")
+    asked.add_argument("action", choices=[action.value for action in ControlAction])
+    asked.add_argument("text", nargs="*", help="of steer: what the agent should know or do")
+    asked.add_argument("--by", default=_user(), metavar="NAME", help="who asks; default: you")
+    _add_budgets(asked, None)
     analyzed = command(
         "analyze", _analyze, "Compile for a GPU that is not there; say what is slow."
     )
@@ -124,10 +140,25 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_budgets(command: argparse.ArgumentParser, wall_clock_s: float | None) -> None:
+    """Limits of a run; without a default they are new ones, and what is left out stays."""
+    command.add_argument("--evaluations", type=int, metavar="N", help="at most so many")
+    command.add_argument("--wall-clock", type=float, default=wall_clock_s, metavar="S", help="s")
+    command.add_argument("--tokens", type=int, metavar="N", help="read and written by models")
+    command.add_argument("--dollars", type=float, metavar="X", help="by the prices of the models")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "somebody at a terminal"
+
+
 def _problems(options: argparse.Namespace) -> int:
     found = load_all()
     if options.json:
-        _print_json({"problems": [_problem_json(problem) for problem in found]})
+        print_json({"problems": [_problem_json(problem) for problem in found]})
     else:
         print(console.problems(found))
     return OK
@@ -145,9 +176,9 @@ def _evaluate(options: argparse.Namespace) -> int:
     )
     if options.pairs is not None:
         spec = replace(spec, pairs=options.pairs)
-    found = evaluate.evaluate(spec, progress=_tell)
+    found = evaluate.evaluate(spec, progress=tell)
     if options.json:
-        _print_json(flat_json(found))
+        print_json(flat_json(found))
     else:
         print(console.evaluation(found))
     return OUR_FAULT if found.verdict is Verdict.harness_error else OK
@@ -169,7 +200,7 @@ def _analyze(options: argparse.Namespace) -> int:
     if options.levels is not None:
         _write_levels(report.levels, options.levels)
     if options.json:
-        _print_json(findings.document(report.analysis))
+        print_json(findings.document(report.analysis))
     else:
         print(console.analysis(report.analysis, source))
     return OK
@@ -188,7 +219,7 @@ def _simulate(options: argparse.Namespace) -> int:
     )
     found = simulate.simulate(spec)
     if options.json:
-        _print_json(findings.document(found))
+        print_json(findings.document(found))
     else:
         print(console.analysis(found, source))
     return OK
@@ -210,40 +241,39 @@ def _write_levels(found: Iterable[Levels], folder: Path) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    device = _device(options.device)
-    spec = RunSpec(
-        problem=options.problem,
-        device=device,
-        case_set=options.case_set or CASE_SETS[device_kind(device)],
-        language=options.language or LANGUAGES[device_kind(device)],
-        agent=options.agent,
-        goal_speedup=options.goal,
-        seed=options.seed,
-        budgets=Budgets(options.evaluations, options.wall_clock),
-    )
-    spec.validate()
+    try:
+        from runner import launch  # and with it what only agents need
+    except ModuleNotFoundError as error:
+        problem = f"the package {error.name} is not installed, and agents need it."
+        raise SpecError("run", problem, "Install Warpdeck with what it depends on.") from error
     _check_output(options.output)
-    state = _drive(spec, options.output)
+    state = launch.run(options, _device(options.device))
     if options.json:
-        _print_json(_run_json(state, options.output))
+        print_json(_run_json(state, options.output))
     else:
         print(f"{console.run(state)}\narchive {options.output}")
     return OUR_FAULT if state.status is RunStatus.failed else OK
 
 
-def _drive(spec: RunSpec, output: Path) -> RunState:
-    """Drive to the end; the archive is written whatever happens on the way."""
-    cancel = threading.Event()
-    control = TerminalControl(cancel, _tell)
-    control.install()
-    with tempfile.TemporaryDirectory(prefix="warpdeck-run-") as folder:
-        log = FileLog(Path(folder), str(uuid.uuid4()), watch=_tell_step)
-        try:
-            drive(spec, log, LocalEvaluator(cancel, _tell_phase), control)
-        finally:
-            write_archive(output, log.history(), log.read)
-            _tell(f"archive {output}")
-        return RunState.from_events(log.history())
+def _control(options: argparse.Namespace) -> int:
+    action, text = ControlAction(options.action), " ".join(options.text)
+    limits = {
+        "evaluations": options.evaluations,
+        "wall_clock_s": options.wall_clock,
+        "tokens": options.tokens,
+        "dollars": options.dollars,
+    }
+    given = {name: value for name, value in limits.items() if value is not None}
+    if given and action is not ControlAction.extend:
+        raise SpecError(next(iter(given)), "goes with extend alone.", "Leave it out.")
+    if text and action is not ControlAction.steer:
+        raise SpecError("text", "goes with steer alone.", "Leave it out.")
+    made = Partial(options.archive).ask(action, options.by, text, given)
+    if options.json:
+        print_json(to_json(made))
+    else:
+        print(f"request {made.request}: {made.action.value}, heeded at the next step")
+    return OK
 
 
 def _ceilings(options: argparse.Namespace) -> int:
@@ -251,7 +281,7 @@ def _ceilings(options: argparse.Namespace) -> int:
     found = ceilings(device, refresh=options.refresh)
     if options.json:
         info = devices.device_info(device)
-        _print_json({"device": to_json(info), "ceilings": to_json(found)})
+        print_json({"device": to_json(info), "ceilings": to_json(found)})
     else:
         print(console.ceilings(found))
     return OK
@@ -270,7 +300,7 @@ def _lint(options: argparse.Namespace) -> int:
         documents = [to_json(report) for report in reports]
         admissible = all(report.admissible for report in reports)
         whole = {"admissible": admissible, "problems": documents}
-        _print_json(documents[0] if options.problem else whole)
+        print_json(documents[0] if options.problem else whole)
     return OK
 
 
@@ -343,30 +373,14 @@ def _run_json(state: RunState, archive: Path) -> dict[str, Any]:
         "spec": to_json(state.spec),
         "evaluations": state.evaluations_used,
         "wall_clock_s": state.wall_clock_s,
+        "tokens": state.tokens,
+        "dollars": state.dollars,
+        "summary": state.summary,
         "best": best,
         "frontier": list(state.frontier),
         "candidates": candidates,
         "archive": str(archive),
     }
-
-
-def _tell_step(event: Event) -> None:
-    line = console.step(event)
-    if line is not None:
-        _tell(line)
-
-
-def _tell_phase(phase: str) -> None:
-    if sys.stderr.isatty():
-        _tell(f"    {phase}")
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def _print_json(document: Any) -> None:
-    print(json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False))
 
 
 if __name__ == "__main__":

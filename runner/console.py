@@ -11,14 +11,21 @@ from typing import TYPE_CHECKING, Any
 from kernels.catalog import Problem, Tolerance
 from runner import units
 from runner.analysis.findings import GLOSSARY, Analysis, Finding
+from runner.conversation import FINISH
 from runner.events import (
     CandidatePayload,
+    ControlAction,
     ControlPayload,
     EvaluationPayload,
     Event,
     EventType,
     HarnessErrorPayload,
+    MessageKind,
+    MessagePayload,
+    NotePayload,
     RunPayload,
+    ToolCallPayload,
+    ToolResultPayload,
 )
 from runner.loop import describe_best
 from runner.results import CaseResult, Ceiling, CheckStatus, Evaluation, IntegrityCheck
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
     from runner.lint import Report, Trial  # it imports torch, which no other command needs
 
 REASON_CHARACTERS = 200
+SAID_CHARACTERS = 600
 LARGE = 1e6
 FIRST_STEPS, LAST_STEPS = 8, 24  # of a counterexample: how it begins, and what goes wrong
 
@@ -137,7 +145,7 @@ def analysis(found: Analysis, source: str) -> str:
     for finding in found.findings:
         lines += ["", *_finding(finding, text)]
     lines += ["", *(f"scope: {sentence}" for sentence in found.scope)]
-    return "\n".join("".join(filter(str.isprintable, line)) for line in _single(lines))
+    return "\n".join(printable(line) for line in _single(lines))
 
 
 def _single(lines: Iterable[str]) -> Iterable[str]:
@@ -226,18 +234,36 @@ def _objection(trial: Trial) -> str:
 
 
 def step(event: Event) -> str | None:
-    """The line that tells of an event while a run goes on; None for events of no news."""
+    """The line that tells of an event while a run goes on; None for events of no news.
+
+    Words of agents, candidates and people are shown without what a terminal takes for a command.
+    """
     if event.type not in _TOLD:
         return None
+    line = _told(event)
+    return None if line is None else printable(line)
+
+
+def _told(event: Event) -> str | None:
     match event.decoded:
         case RunPayload(status=status, reason=reason):
             return f"{status.value}: {reason}"
+        case MessagePayload() as message:
+            return _message(message, talks=bool(event.artifacts))
+        case ToolCallPayload() as call if call.tool not in (EVALUATE, FINISH):
+            return f"  → {call.tool} {_arguments(call.arguments)}".rstrip()
+        case ToolResultPayload(ok=False, text=text):
+            return f"  ✗ {_one_line(text, REASON_CHARACTERS)}"
         case CandidatePayload(number=number, idea=idea):
             return f"c{number}: {idea}"
-        case EvaluationPayload(candidate=number, evaluation=found):
-            return f"c{number}: {_outcome(found)} in {units.seconds(found.wall_s)}"
-        case ControlPayload(action=action, by=by):
-            return f"{action} requested by {by}"
+        case EvaluationPayload(candidate=number, evaluation=found, scope=scope):
+            name = f"c{number} ({scope})" if scope else f"c{number}"
+            return f"{name}: {_outcome(found)} in {units.seconds(found.wall_s)}"
+        case NotePayload(author=author, text=text):
+            return f"note of {author}: {_one_line(text, SAID_CHARACTERS)}"
+        case ControlPayload(action=action, by=by, text=text):
+            words = f": {_one_line(text, SAID_CHARACTERS)}" if action is ControlAction.steer else ""
+            return f"{action.value} requested by {by}{words}"
         case HarnessErrorPayload(where=where, error=error):
             return f"defect of the harness {where}: {error}"
     return None
@@ -245,11 +271,58 @@ def step(event: Event) -> str | None:
 
 _TOLD = {
     EventType.run,
+    EventType.message,
+    EventType.tool_call,
+    EventType.tool_result,
     EventType.candidate,
     EventType.evaluation,
+    EventType.note,
     EventType.control,
     EventType.harness_error,
 }
+EVALUATE = "evaluate"  # the call in the name of an agent that uses no tools: its candidate says it
+
+
+def _message(message: MessagePayload, talks: bool) -> str | None:
+    """Whoever proposes whole candidates says no more than their ideas, which are told anyway."""
+    words = _one_line(message.text, SAID_CHARACTERS)
+    match message.kind:
+        case MessageKind.said if talks:
+            return f"{message.author}: {words or '…'}{_cost(message)}"
+        case MessageKind.brief:
+            return f"— {message.stage} {message.ordinal}, {message.author}"
+        case MessageKind.nudge | MessageKind.notice:
+            return f"  ! {words}"
+    return None  # the closing words stand below the table of candidates
+
+
+def costs(event: Event) -> str | None:
+    """What a turn cost that has been shown already; None if that is not known."""
+    decoded = event.decoded
+    cost = _cost(decoded) if isinstance(decoded, MessagePayload) else ""
+    return f"  {cost.strip()}" if cost else None
+
+
+def _cost(message: MessagePayload) -> str:
+    used = message.usage
+    if used is None:
+        return ""
+    return f" [{units.tokens(used.tokens)} tokens, {units.dollars(used.dollars)}]"
+
+
+def _arguments(arguments: dict[str, Any]) -> str:
+    short = (f"{name}={_one_line(str(value), 60)}" for name, value in arguments.items())
+    return " ".join(short)
+
+
+def _one_line(text: str, characters: int) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= characters else f"{words[:characters]}…"
+
+
+def printable(text: str) -> str:
+    """The text without control characters, which a terminal would obey; lines stay lines."""
+    return "".join(each for each in text if each == "\n" or each.isprintable())
 
 
 def run(state: RunState) -> str:
@@ -269,7 +342,12 @@ def run(state: RunState) -> str:
         )
     header = ("", "parent", "verdict", "speedup", "95%", "constants")
     listing = table(header, rows, right=(3, 4))
-    return f"{listing}\n\n{state.status.value}: {state.reason}\n* {describe_best(state)}"
+    lines = [listing, "", f"{state.status.value}: {state.reason}", f"* {describe_best(state)}"]
+    if state.tokens:
+        lines.append(f"{state.tokens:,} tokens, {units.dollars(state.dollars)}")
+    if state.summary:
+        lines += ["", state.summary]
+    return printable("\n".join(lines))
 
 
 def _outcome(found: Evaluation) -> str:

@@ -1,4 +1,4 @@
-"""Driving in this process: its own device evaluates, and the person at the terminal may stop it."""
+"""Driving in this process: its own device evaluates, and people ask through a file."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from types import FrameType
 from runner import evaluate
 from runner.evaluate.ceilings import ceilings
 from runner.events import ControlAction, ControlPayload
-from runner.loop import EvaluationCancelled, Interrupted
+from runner.loop import EvaluationCancelled
+from runner.partial import RequestFile
 from runner.results import Ceiling, Evaluation
 from runner.spec import EvaluationSpec
+
+PAUSE_S = 0.25  # how often a paused run looks for requests
+TERMINAL = "the person at the terminal"
 
 
 class LocalEvaluator:
@@ -37,10 +41,17 @@ class LocalEvaluator:
 
 
 class TerminalControl:
-    """Ctrl-C asks for a stop at the next step; a second one, or SIGTERM, gives up at once."""
+    """Requests from a file. Ctrl-C adds one for a stop, which is heeded at the next step.
 
-    def __init__(self, cancel: threading.Event, notice: Callable[[str], None]) -> None:
+    A second Ctrl-C, or SIGTERM, gives the evaluation up as well.
+    """
+
+    def __init__(
+        self, requests: RequestFile, cancel: threading.Event, notice: Callable[[str], None]
+    ) -> None:
+        self._requests = requests
         self._stop = threading.Event()
+        self._asked = False
         self._cancel = cancel
         self._notice = notice
 
@@ -49,16 +60,21 @@ class TerminalControl:
         signal.signal(signal.SIGTERM, self._interrupt)
 
     def poll(self, after: int) -> ControlPayload | None:
-        if after or not self._stop.is_set():
-            return None
-        return ControlPayload(ControlAction.stop, "the person at the terminal", request=1)
+        if self._stop.is_set() and not self._asked:
+            self._asked = True
+            self._requests.add(_stop)
+        return self._requests.first_after(after)
 
     def pause(self) -> None:
-        raise Interrupted("nobody at a terminal can resume a paused run")
+        self._stop.wait(PAUSE_S)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self._stop.is_set() or number == signal.SIGTERM:
             self._cancel.set()
         else:
-            self._notice("stopping after this evaluation; press Ctrl-C again to give it up")
+            self._notice("stopping after this step; press Ctrl-C again to give it up")
         self._stop.set()
+
+
+def _stop(earlier: tuple[ControlPayload, ...]) -> ControlPayload:
+    return ControlPayload(ControlAction.stop, TERMINAL, request=len(earlier) + 1)

@@ -308,7 +308,9 @@ class Loop:
         while self.state.paused and self.state.stop is None:
             if self.state.status is not RunStatus.paused:
                 self._pass_to(RunStatus.paused, f"paused by {self._asked_by}")
+            began = self._clock()
             self._control.pause()
+            self._opened += self._clock() - began  # a pause uses nobody's wall clock
             self._take_requests()
         if self.state.status is RunStatus.paused:
             self._pass_to(RunStatus.running, f"resumed by {self._asked_by}")

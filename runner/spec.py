@@ -16,6 +16,7 @@ REPLAY = "replay"  # the agent that is built from another run, and never launche
 WORKFLOWS = workflows.names()
 OUTSIDE = "external"  # the agent that is somebody else's, and calls in over MCP
 MODEL_AGENT = "claude"  # the agent that asks a model, and so has an effort and a price
+CASE_SETS = {"host": "host", "cuda": "gpu"}  # what is measured by default on a device kind
 LANGUAGES = {"host": "cpp", "cuda": "triton"}  # what an agent writes by default for a device kind
 
 

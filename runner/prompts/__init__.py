@@ -97,7 +97,8 @@ def measured(loop: Loop, reason: str) -> str:
     passed = sum(each.verdict is Verdict.passed for each in state.evaluations.values())
     counts = f"{len(state.candidates)} candidates, {state.evaluations_used} evaluations"
     best = describe_best(state)
-    return f"Measured by the harness: {best}. {counts}, {passed} passed. Ended: {reason}."
+    why = reason.removesuffix(f"; {best}")
+    return f"Measured by the harness: {best}. {counts}, {passed} passed. Ended: {why}."
 
 
 def first_case(setting: Setting) -> Case:
