@@ -45,8 +45,8 @@ def analyze(loop: Loop, number: int, target: str = "", case: str = "") -> Analys
     The target is the run's own device once an evaluation has told which that is.
     """
     examiner, candidate = loop.examiner, loop.state.candidates[number]
-    target = target or _target(loop)
-    case = case or _case(loop)
+    if candidate.language != "cpp":  # which is compiled for the host, whatever the case
+        target, case = target or _target(loop), case or _case(loop)
     key = AnalysisKey(number, "analyze", target, case)
     if examiner is None or key in loop.state.analyses:
         return loop.state.analyses.get(key)
@@ -57,8 +57,8 @@ def analyze(loop: Loop, number: int, target: str = "", case: str = "") -> Analys
         problem=loop.spec.problem,
         source=loop.source(number),
         language=candidate.language,
-        target=target,
-        case=case,
+        target=target or TARGET,
+        case=case or None,
         file=_file(loop, number),
     )
     try:

@@ -13,11 +13,10 @@ from typing import Any
 from runner import examination, units
 from runner.analysis.findings import GLOSSARY, FindingKind, Severity
 from runner.answers.sources import excerpt
-from runner.answers.text import cut, fitted, one_line, plain
+from runner.answers.text import fitted, one_line, plain
 from runner.events import AnalysisPayload
 from runner.loop import Answer, Loop
 
-SCOPE_CHARACTERS = 700
 KERNELS = 8
 KNOWN = "Known already; it was not made again."
 _WEIGHT = {Severity.error.value: 0, Severity.warning.value: 1, Severity.info.value: 2}
@@ -36,8 +35,8 @@ def report(loop: Loop, found: AnalysisPayload | None, note: str = "") -> Answer:
     parts += _launches(found)
     source = loop.source(found.candidate)
     parts += [_kind(source, group) for group in _by_kind(found)]
-    if found.scope:
-        parts.append(f"Scope: {cut(plain('; '.join(found.scope)), SCOPE_CHARACTERS)}")
+    if len(found.scope) > 1:  # the last sentence is of the sandbox
+        parts.append(f"Scope: {one_line(found.scope[0])}; …")
     return Answer(fitted(parts), _details(found, source))
 
 
@@ -114,6 +113,8 @@ def _by_kind(found: AnalysisPayload) -> list[list[dict[str, Any]]]:
     """The findings grouped by kind, errors first."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for finding in sorted(found.findings, key=lambda each: _WEIGHT.get(each["severity"], 3)):
+        if finding["severity"] == Severity.info and finding["message"] == found.reason:
+            continue  # the headline has said it
         groups.setdefault(finding["kind"], []).append(finding)
     return list(groups.values())
 

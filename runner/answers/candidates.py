@@ -52,3 +52,8 @@ def failed(state: RunState) -> tuple[int, ...]:
     return tuple(
         number for number, found in state.evaluations.items() if found.verdict is not Verdict.passed
     )
+
+
+def unmeasured(state: RunState) -> tuple[int, ...]:
+    """The candidates that have no whole evaluation, oldest first."""
+    return tuple(number for number in state.candidates if number not in state.evaluations)

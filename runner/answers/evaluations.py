@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from runner import prompts, roofs, units
 from runner.answers.sources import blamed_lines, excerpt
-from runner.answers.text import SUMMARY_CHARACTERS, fitted, one_line, plain, tail
+from runner.answers.text import SUMMARY_CHARACTERS, cut, fitted, one_line, plain, tail
 from runner.loop import Answer, Loop, describe, describe_speedup
 from runner.results import CaseResult, CheckStatus, Evaluation, Timing, Verdict
 
-TAIL_CHARACTERS = 1_200
-EXCERPTS = 3
+OUTPUT_CHARACTERS = 1_200
 KNOWN = "Known already; nothing was measured again."
 
 
@@ -23,16 +22,19 @@ def report(loop: Loop, number: int, scope: str = "", note: str = "") -> Answer:
     printed = plain(loop.printed(number, scope)).strip()
     parts = [note] if note else []
     parts += [_headline(number, found, scope)]
-    if found.verdict is not Verdict.passed:
-        parts += _places(loop.source(number), found)
+    if found.verdict is Verdict.compile_error:
+        parts += _place(loop.source(number), found)
     parts += [_timed(loop, case) for case in found.cases if case.timing]
     parts += _untimed(loop, found)
     parts += _integrity(found)
-    if printed and found.verdict is not Verdict.passed:
-        parts.append(f"Output:\n{tail(printed, TAIL_CHARACTERS)}")
+    if printed and found.verdict is Verdict.compile_error:
+        parts.append(cut(printed, OUTPUT_CHARACTERS))  # the first error is the one that counts
+    elif printed and found.verdict is not Verdict.passed:
+        parts.append(f"Output:\n{tail(printed, OUTPUT_CHARACTERS)}")
     closing = [_rank(loop, number, scope), prompts.left(loop)]
     text = fitted(parts, SUMMARY_CHARACTERS)
-    return Answer("\n".join([text, *filter(None, closing)]), printed)
+    shown_whole = found.verdict is not Verdict.passed and len(printed) <= OUTPUT_CHARACTERS
+    return Answer("\n".join([text, *filter(None, closing)]), "" if shown_whole else printed)
 
 
 def _headline(number: int, found: Evaluation, scope: str) -> str:
@@ -42,16 +44,16 @@ def _headline(number: int, found: Evaluation, scope: str) -> str:
         words += f" on {scope.removeprefix('case ')}" if scope else ""
     elif found.verdict is Verdict.passed:
         words += ", not timed: a check judges alone" if scope == "check" else ", no case was timed"
-    if found.reason:
+    if found.reason and found.reason not in {case.reason for case in found.cases}:
         words += f": {one_line(found.reason, 500)}"
     if found.verdict is Verdict.harness_error:
         words += " (a fault of the harness, not of the kernel)"
     return words if found.isolated else f"{words}\nNot isolated: numbers from here are no evidence."
 
 
-def _places(source: str, found: Evaluation) -> list[str]:
-    """The source at the lines that the compiler names."""
-    lines = blamed_lines(f"{found.reason}\n{found.compile_output}")[:EXCERPTS]
+def _place(source: str, found: Evaluation) -> list[str]:
+    """The source at the first line that the compiler names."""
+    lines = blamed_lines(f"{found.reason}\n{found.compile_output}")[:1]
     return [quoted for line in lines if (quoted := excerpt(source, line))]
 
 
@@ -86,20 +88,20 @@ def _untimed(loop: Loop, found: Evaluation) -> list[str]:
         if case.verdict is Verdict.passed:
             passed.append(case.case)
             continue
-        reason = f": {one_line(case.reason)}" if case.reason else ""
-        lines.append(f"- {case.case}: {case.verdict.value}{reason}{_errors(loop, case)}")
+        named = f"{loop.problem.slug} {case.case}: "
+        reason = f": {one_line(case.reason.removeprefix(named))}" if case.reason else ""
+        lines.append(f"- {case.case}: {case.verdict.value}{reason}{_error(loop, case)}")
     if passed:
         lines.append(f"Checked and passed: {', '.join(passed)}.")
     return lines
 
 
-def _errors(loop: Loop, case: CaseResult) -> str:
-    """The errors of a judged case beside what the contract tolerates."""
+def _error(loop: Loop, case: CaseResult) -> str:
+    """The error over all of a judged case's output beside what the contract tolerates."""
     tolerance = loop.problem.tolerances.get(case.dtype)
-    if case.max_rel_error is None or case.norm_error is None or tolerance is None:
+    if case.norm_error is None or tolerance is None:
         return ""
-    element = f"{case.max_rel_error:.2g} of {tolerance.element:.2g}"
-    return f" (error: element {element}, norm {case.norm_error:.2g} of {tolerance.norm:.2g})"
+    return f" (norm error {case.norm_error:.2g}, allowed {tolerance.norm:.2g})"
 
 
 def _integrity(found: Evaluation) -> list[str]:

@@ -13,7 +13,6 @@ from runner.loop import Answer
 from runner.spec import Limits
 from runner.tools import Work
 
-EXCERPTS = 8
 OUTPUT_CHARACTERS = 1_500
 NOT_RUN = {"triton": " Triton kernels compile when they are launched: analyze compiles them here."}
 
@@ -40,7 +39,7 @@ def compile_candidate(work: Work, candidate: int) -> Answer:
         said = f"\n{output[:OUTPUT_CHARACTERS]}" if output else ""
         return Answer(f"c{candidate} compiles.{more}{said}", _rest(output))
     parts = [f"c{candidate} does not compile: {one_line(compiled.reason, 500)}"]
-    lines = blamed_lines(f"{compiled.reason}\n{output}")[:EXCERPTS]
+    lines = blamed_lines(f"{compiled.reason}\n{output}")[:1]
     parts += [quoted for line in lines if (quoted := excerpt(source, line))]
     parts.append(output[:OUTPUT_CHARACTERS])
     return Answer(fitted(parts), _rest(output))

@@ -22,8 +22,8 @@ def frontier(work: Work) -> Answer:
     parts = ["Frontier, best first:", *parts] if parts else ["Nothing has passed a benchmark yet."]
     if failed := candidates.failed(state)[-candidates.LISTED :]:
         parts += ["Failed:", *(_line(loop, number) for number in failed)]
-    if pending := state.pending[-candidates.LISTED :]:
-        parts += ["Not benchmarked:", *(_line(loop, number) for number in pending)]
+    if untried := candidates.unmeasured(state)[-candidates.LISTED :]:
+        parts += ["Not benchmarked:", *(_line(loop, number) for number in untried)]
     return Answer(f"{fitted(parts)}\n{prompts.left(loop)}")
 
 

@@ -154,6 +154,10 @@ class Workbench:
         self.loop.end_call(name, answer)
         return answer
 
+    def raw_answer(self, tool: str, **arguments: Any) -> Answer:
+        """What the tool answers, error or not."""
+        return self.raw(Call("model-1", tool, arguments))
+
     def write(self, *first_lines: str) -> None:
         """Write candidates, each of which begins with such a line."""
         for line in first_lines:
