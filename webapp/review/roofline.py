@@ -8,19 +8,18 @@ that explains it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from runner import roofs
 from runner.events import EventType
 from runner.results import CaseResult, Ceiling, DeviceInfo, Evaluation
+from runner.roofs import COMPUTE, MEMORY
 from runner.wire import to_json
 from webapp.fleet.models import Device
 from webapp.runs.models import Run
-
-PREFERENCE = ("measured", "datasheet", "modelled")  # whose number decides, where several exist
-MEMORY, COMPUTE = "B/s", "FLOP/s"
 
 
 @dataclass(frozen=True)
@@ -44,20 +43,11 @@ class Roofs:
 
     def memory(self) -> Ceiling | None:
         """The roof of main memory: the slowest of the best-founded bandwidths."""
-        return min(_preferred(self.known, MEMORY), key=_value, default=None)
+        return roofs.memory(self.known)
 
     def compute(self, dtype: str) -> Ceiling | None:
         """The highest of the best-founded peaks for a data type."""
-        roofs = [roof for roof in self.known if roof.dtype in ("", dtype)]
-        return max(_preferred(roofs, COMPUTE), key=_value, default=None)
-
-
-def _preferred(roofs: Iterable[Ceiling], unit: str) -> list[Ceiling]:
-    found = [roof for roof in roofs if roof.unit == unit]
-    for source in PREFERENCE:
-        if chosen := [roof for roof in found if roof.source == source]:
-            return chosen
-    return []
+        return roofs.compute(self.known, dtype)
 
 
 def _value(roof: Ceiling) -> float:
@@ -190,7 +180,7 @@ class Roofline:
         if timing is None or None in rates:
             raise ValueError(f"case {case.case} of c{item.number} was not timed")
         intensity, flops, moved = (rate or 0.0 for rate in rates)
-        roof, share = self.share(intensity, flops, case.dtype)
+        share = roofs.share(self.roofs.known, case)
         return Point(
             candidate=item.number,
             parent=item.parent,
@@ -209,29 +199,10 @@ class Roofline:
             timer=evaluation.timer,
             device=evaluation.device.model,
             source_sha256=evaluation.source_sha256,
-            roof=roof.name if roof else None,
-            share=share,
-            above=self._explained(intensity, flops) if share and share > 1 else "",
+            roof=share.roof.name if share else None,
+            share=share.fraction if share else None,
+            above=share.above if share else "",
         )
-
-    def share(
-        self, intensity: float, flops_per_s: float, dtype: str
-    ) -> tuple[Ceiling | None, float | None]:
-        """The roof that binds at an intensity, and the part of it that a rate reaches."""
-        memory, compute = self.roofs.memory(), self.roofs.compute(dtype)
-        heights = [(_value(memory) * intensity, memory)] if memory else []
-        heights += [(_value(compute), compute)] if compute else []
-        height, roof = min(heights, key=lambda item: item[0], default=(0.0, None))
-        return (roof, flops_per_s / height) if roof and height else (None, None)
-
-    def _explained(self, intensity: float, flops_per_s: float) -> str:
-        """The slowest memory level that such a rate does not exceed."""
-        levels = sorted(_preferred(self.roofs.known, MEMORY), key=_value)
-        for roof in levels:
-            share = flops_per_s / (_value(roof) * intensity)
-            if share <= 1:
-                return f"{share:.0%} of {roof.name}: part of the data stayed in cache"
-        return "above every memory roof: to be explained before it is believed"
 
     @cached_property
     def dtypes(self) -> set[str]:
