@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from kernels.catalog import Problem, Tolerance
 from runner import units
 from runner.analysis.findings import GLOSSARY, Analysis, Finding
-from runner.conversation import FINISH
 from runner.events import (
     CandidatePayload,
     ControlAction,
@@ -250,7 +249,7 @@ def _told(event: Event) -> str | None:
             return f"{status.value}: {reason}"
         case MessagePayload() as message:
             return _message(message, talks=bool(event.artifacts))
-        case ToolCallPayload() as call if call.tool not in (EVALUATE, FINISH):
+        case ToolCallPayload() as call if call.tool != EVALUATE:
             return f"  → {call.tool} {_arguments(call.arguments)}".rstrip()
         case ToolResultPayload(ok=False, text=text):
             return f"  ✗ {_one_line(text, REASON_CHARACTERS)}"

@@ -6,7 +6,7 @@ Budgets, people and defects end runs too: those endings are the loop's.
 from __future__ import annotations
 
 from runner.events import RunStatus
-from runner.loop import Ending, Loop, describe, describe_best
+from runner.loop import Ending, Loop, count, describe, describe_best
 from runner.turns import IDLE_TURNS, Progress
 
 
@@ -52,5 +52,4 @@ def _failed(loop: Loop, why: str) -> Ending:
 
 
 def _candidates(loop: Loop) -> str:
-    count = len(loop.state.candidates)
-    return f"{count} candidate{'' if count == 1 else 's'}"
+    return count(len(loop.state.candidates), "candidate")

@@ -297,7 +297,7 @@ class Loop:
         elif not self.state.started:
             self._pass_to(RunStatus.running, _opening(self.spec))
         else:
-            used = _count(self.state.evaluations_used, "evaluation")
+            used = count(self.state.evaluations_used, "evaluation")
             reason = f"resumed after event {self.state.last_seq}, {used} done"
             self._pass_to(RunStatus.running, reason)
         self.report_budget()
@@ -504,8 +504,8 @@ class Loop:
         if state.evaluations_used >= limits.evaluations:
             return f"evaluation budget of {limits.evaluations} used"
         if self.seconds_left <= 0:
-            count = _count(state.evaluations_used, "evaluation")
-            return f"wall clock of {units.seconds(limits.wall_clock_s)} used after {count}"
+            done = count(state.evaluations_used, "evaluation")
+            return f"wall clock of {units.seconds(limits.wall_clock_s)} used after {done}"
         again = self.conversation.usage  # the next turn costs about what the last one did
         if limits.tokens is not None and self.tokens_left is not None:
             needed = again.context_tokens if again else 0
@@ -589,13 +589,14 @@ def describe_speedup(evaluation: Evaluation) -> str:
 
 def _opening(spec: RunSpec) -> str:
     goal = "" if spec.goal_speedup is None else f"goal {spec.goal_speedup:g}×, "
-    evaluations = _count(spec.budgets.evaluations, "evaluation")
+    evaluations = count(spec.budgets.evaluations, "evaluation")
     limit = f"at most {evaluations} and {units.seconds(spec.budgets.wall_clock_s)}"
     who = " and ".join(dict.fromkeys(player.agent for player in spec.players))
     return f"{spec.problem} on {spec.device} with the {who} agent: {goal}{limit}"
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """`1 evaluation`, `2 evaluations`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

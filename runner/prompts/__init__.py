@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from kernels.catalog import Argument, Case, Problem
 from runner import units
-from runner.loop import Loop, describe, describe_best
+from runner.loop import Loop, count, describe, describe_best
 from runner.results import Verdict
 from runner.spec import RunSpec
 
@@ -95,7 +95,8 @@ def measured(loop: Loop, reason: str) -> str:
     """The harness's own words at the end of a run, from what was measured alone."""
     state = loop.state
     passed = sum(each.verdict is Verdict.passed for each in state.evaluations.values())
-    counts = f"{len(state.candidates)} candidates, {state.evaluations_used} evaluations"
+    candidates = count(len(state.candidates), "candidate")
+    counts = f"{candidates}, {count(state.evaluations_used, 'evaluation')}"
     best = describe_best(state)
     why = reason.removesuffix(f"; {best}")
     return f"Measured by the harness: {best}. {counts}, {passed} passed. Ended: {why}."

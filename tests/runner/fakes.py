@@ -18,7 +18,7 @@ from runner.agents import Agent
 from runner.agents.scripted import ScriptedConversant
 from runner.conversation import Call, Turn
 from runner.drive import Create
-from runner.events import ControlAction, ControlPayload, Event
+from runner.events import ControlAction, ControlPayload, Event, Usage
 from runner.log import MemoryLog
 from runner.loop import Interrupted
 from runner.results import (
@@ -212,6 +212,11 @@ def bench(candidate: int, case: str = "") -> tuple[str, dict[str, Any]]:
 
 def finish(summary: str = "That is all.") -> tuple[str, dict[str, Any]]:
     return "finish", {"summary": summary}
+
+
+def spending(tokens: int, dollars: float | None = 0.01) -> dict[str, Usage]:
+    """What a turn cost, to be given to `turn`."""
+    return {"usage": Usage("a-model", tokens - 100, 100, dollars=dollars)}
 
 
 def talker(*turns: Turn, closing: str = "", name: str = "scripted") -> ScriptedConversant:

@@ -39,6 +39,7 @@ from tests.runner.fakes import (
     make_evaluation,
     make_log,
     only,
+    spending,
     stop_by,
     talker,
     turn,
@@ -248,10 +249,6 @@ def test_the_time_for_closing_words_is_there_even_after_a_step_that_took_too_lon
     drive(spec, log, evaluator, Requests(), clock=clock, create=only(OneCall()))
     (summary,) = said(log, MessageKind.summary)
     assert summary.startswith("I ran out of time.\n\nMeasured by the harness: best c1: 1.30×")
-
-
-def spending(tokens: int, dollars: float | None = 0.01) -> dict[str, Usage]:
-    return {"usage": Usage("a-model", tokens - 100, 100, dollars=dollars)}
 
 
 def test_a_run_out_of_tokens_stops_hard_and_keeps_what_was_measured() -> None:
