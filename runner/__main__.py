@@ -26,6 +26,7 @@ from runner.results import Verdict, flat_json
 from runner.spec import (
     AGENTS,
     CASE_SETS,
+    OUTSIDE,
     WORKFLOWS,
     Budgets,
     EvaluationSpec,
@@ -33,7 +34,6 @@ from runner.spec import (
     device_kind,
     known_problem,
 )
-from runner.state import RunState
 from runner.terminal import print_json, tell
 from runner.tuning import Space
 from runner.wire import to_json
@@ -48,6 +48,10 @@ RUN = """Let an agent look for a faster kernel.
 While it runs, its log lies in F.warpdeck.zip.partial: after a crash the same command with --resume
 goes on where it ended, and `control` asks it for something. Ctrl-C stops it after the step under
 way; pressed twice, at once."""
+MCP = """Let your own coding agent work on a problem: its tools, by MCP over stdin and stdout.
+
+Name this command in the agent's configuration. The run ends when the agent finishes or hangs up;
+`control` and --resume work as for `run`."""
 CONTROL = """Ask a run under way to pause, resume, stop, heed a note, or take other budgets.
 
 It takes effect at the run's next step. `extend` sets new limits by --evaluations, --wall-clock,
@@ -79,8 +83,9 @@ def _parser() -> argparse.ArgumentParser:
         raw = argparse.RawDescriptionHelpFormatter
         short = text.partition("\n")[0]
         added = commands.add_parser(name, help=short, description=text, formatter_class=raw)
-        added.set_defaults(command=run)
-        added.add_argument("--json", action="store_true", help="print one JSON document")
+        added.set_defaults(command=run, json=False)
+        if name != "mcp":  # standard output is the protocol's
+            added.add_argument("--json", action="store_true", help="print one JSON document")
         return added
 
     command("problems", _problems, "List the problems there are.")
@@ -96,21 +101,28 @@ def _parser() -> argparse.ArgumentParser:
     whole.add_argument("--effort", default="", help="of an agent that asks a model")
     whole.add_argument("--workflow", default="goal", help=f"one of: {', '.join(WORKFLOWS)}")
     whole.add_argument("--partner", metavar="AGENT[:MODEL]", help="the second agent of flame_chase")
-    whole.add_argument("--language", help="what the agent writes; default by the device")
-    whole.add_argument("--goal", type=float, metavar="X", help="stop at this speedup")
+    _add_model_budgets(whole)
     whole.add_argument("--seed", type=int, default=0, metavar="N")
-    _add_budgets(whole, Budgets.wall_clock_s)
     whole.add_argument(
         "--replay", type=Path, metavar="ARCHIVE", help="evaluate that run's candidates afresh"
     )
-    whole.add_argument("--resume", action="store_true", help="go on with a run that was killed")
-    whole.add_argument("-o", "--output", type=Path, required=True, metavar="F.warpdeck.zip")
+    served = command("mcp", _mcp, MCP)
+    served.add_argument("problem", metavar="PROBLEM")
+    served.set_defaults(agent=OUTSIDE, workflow="goal", seed=0, partner=None, replay=None)
+    served.set_defaults(model="", effort="", tokens=None, dollars=None)
+    for told in (whole, served):
+        told.add_argument("--language", help="what the agent writes; default by the device")
+        told.add_argument("--goal", type=float, metavar="X", help="stop at this speedup")
+        _add_budgets(told, Budgets.wall_clock_s)
+        told.add_argument("--resume", action="store_true", help="go on with a run that was killed")
+        told.add_argument("-o", "--output", type=Path, required=True, metavar="F.warpdeck.zip")
     asked = command("control", _control, CONTROL)
     asked.add_argument("archive", type=Path, metavar="F.warpdeck.zip", help="the run's --output")
     asked.add_argument("action", choices=[action.value for action in ControlAction])
     asked.add_argument("text", nargs="*", help="of steer: what the agent should know or do")
     asked.add_argument("--by", default=_user(), metavar="NAME", help="who asks; default: you")
     _add_budgets(asked, None)
+    _add_model_budgets(asked)
     analyzed = command(
         "analyze", _analyze, "Compile for a GPU that is not there; say what is slow."
     )
@@ -127,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     simulated.add_argument("problem", metavar="PROBLEM")
     simulated.add_argument("source", metavar="SOURCE", type=Path)
     simulated.add_argument("--case", metavar="NAME", help="default: the smallest odd GPU case")
-    for measured in (one, whole):
+    for measured in (one, whole, served):
         measured.add_argument("--case-set", help="default: host, or gpu on a GPU")
     examined = command("lint", _lint, "Examine problems: what computes nothing must fail them.")
     examined.add_argument(
@@ -135,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     roofs = command("ceilings", _ceilings, "Measure bandwidth and peaks of a device.")
     roofs.add_argument("--refresh", action="store_true", help="measure again")
-    for measured in (one, whole, roofs):
+    for measured in (one, whole, served, roofs):
         measured.add_argument("--device", default="auto", help="auto, host or cuda:0")
     return parser
 
@@ -144,6 +156,9 @@ def _add_budgets(command: argparse.ArgumentParser, wall_clock_s: float | None) -
     """Limits of a run; without a default they are new ones, and what is left out stays."""
     command.add_argument("--evaluations", type=int, metavar="N", help="at most so many")
     command.add_argument("--wall-clock", type=float, default=wall_clock_s, metavar="S", help="s")
+
+
+def _add_model_budgets(command: argparse.ArgumentParser) -> None:
     command.add_argument("--tokens", type=int, metavar="N", help="read and written by models")
     command.add_argument("--dollars", type=float, metavar="X", help="by the prices of the models")
 
@@ -249,9 +264,21 @@ def _run(options: argparse.Namespace) -> int:
     _check_output(options.output)
     state = launch.run(options, _device(options.device))
     if options.json:
-        print_json(_run_json(state, options.output))
+        print_json(launch.document(state, options.output))
     else:
         print(f"{console.run(state)}\narchive {options.output}")
+    return OUR_FAULT if state.status is RunStatus.failed else OK
+
+
+def _mcp(options: argparse.Namespace) -> int:
+    try:
+        from runner import mcp_stdio
+    except ModuleNotFoundError as error:
+        problem = f"the package {error.name} is not installed, and outside agents need it."
+        raise SpecError("mcp", problem, "Install Warpdeck with what it depends on.") from error
+    _check_output(options.output)
+    state = mcp_stdio.run(options, _device(options.device))
+    tell(console.run(state))
     return OUR_FAULT if state.status is RunStatus.failed else OK
 
 
@@ -350,37 +377,6 @@ def _problem_json(problem: Problem) -> dict[str, Any]:
     for kernel in document["zoo"]:
         kernel["path"] = kernel["path"].name
     return document
-
-
-def _run_json(state: RunState, archive: Path) -> dict[str, Any]:
-    candidates = []
-    for number, candidate in state.candidates.items():
-        found = state.evaluations.get(number)
-        candidates.append(
-            {
-                **to_json(candidate),
-                "verdict": found.verdict.value if found else None,
-                "reason": found.reason if found else "not evaluated",
-                "speedup": found.speedup if found else None,
-                "ci95": list(found.ci95) if found and found.ci95 else None,
-            }
-        )
-    best = None if state.best is None else candidates[state.best - 1]
-    return {
-        "run": state.run,
-        "status": state.status.value,
-        "reason": state.reason,
-        "spec": to_json(state.spec),
-        "evaluations": state.evaluations_used,
-        "wall_clock_s": state.wall_clock_s,
-        "tokens": state.tokens,
-        "dollars": state.dollars,
-        "summary": state.summary,
-        "best": best,
-        "frontier": list(state.frontier),
-        "candidates": candidates,
-        "archive": str(archive),
-    }
 
 
 if __name__ == "__main__":

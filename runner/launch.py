@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import threading
 from pathlib import Path
+from typing import Any
 
 from runner import agents
 from runner.agents import Agent
@@ -17,6 +18,7 @@ from runner.bundle import ArchiveError
 from runner.drive import Create, drive
 from runner.examination import LocalExaminer
 from runner.local import LocalEvaluator, TerminalControl
+from runner.log import FileLog
 from runner.partial import Partial
 from runner.spec import (
     CASE_SETS,
@@ -30,28 +32,68 @@ from runner.spec import (
 )
 from runner.state import RunState
 from runner.terminal import Narrator, tell, tell_phase
+from runner.wire import to_json
 
 
 def run(options: argparse.Namespace, device: str) -> RunState:
     """Do the run that the arguments ask for; raises SpecError where it cannot be done."""
     replayed = None if options.replay is None else _replayed(options.replay)
     try:
-        spec = _spec(options, device, replayed)
+        spec = specify(options, device, replayed)
         spec.validate()
         create = _creator(spec, replayed)
     finally:
         if replayed is not None:
             replayed.close()
+    partial = open_partial(options, spec)
+    with partial.held():
+        return _drive(spec, partial, create)
+
+
+def open_partial(options: argparse.Namespace, spec: RunSpec) -> Partial:
+    """The folder of a new run, or of the one to go on with; raises SpecError if it is not there."""
     partial = Partial(options.output)
     if options.resume:
         partial.check(spec)
     else:
         partial.start()
-    with partial.held():
-        return _drive(spec, partial, create)
+    return partial
 
 
-def _spec(options: argparse.Namespace, device: str, replayed: Archive | None) -> RunSpec:
+def document(state: RunState, archive: Path) -> dict[str, Any]:
+    """What `run --json` prints of a run."""
+    candidates = []
+    for number, candidate in state.candidates.items():
+        found = state.evaluations.get(number)
+        candidates.append(
+            {
+                **to_json(candidate),
+                "verdict": found.verdict.value if found else None,
+                "reason": found.reason if found else "not evaluated",
+                "speedup": found.speedup if found else None,
+                "ci95": list(found.ci95) if found and found.ci95 else None,
+            }
+        )
+    best = None if state.best is None else candidates[state.best - 1]
+    return {
+        "run": state.run,
+        "status": state.status.value,
+        "reason": state.reason,
+        "spec": to_json(state.spec),
+        "evaluations": state.evaluations_used,
+        "wall_clock_s": state.wall_clock_s,
+        "tokens": state.tokens,
+        "dollars": state.dollars,
+        "summary": state.summary,
+        "best": best,
+        "frontier": list(state.frontier),
+        "candidates": candidates,
+        "archive": str(archive),
+    }
+
+
+def specify(options: argparse.Namespace, device: str, replayed: Archive | None = None) -> RunSpec:
+    """What the arguments ask for; raises SpecError for a contradiction. Not validated yet."""
     kind = device_kind(device)
     language, agent = LANGUAGES[kind], options.agent or "search"
     evaluations = Budgets.evaluations
@@ -132,13 +174,17 @@ def _drive(spec: RunSpec, partial: Partial, create: Create) -> RunState:
     try:
         drive(spec, log, evaluator, control, create=create, examiner=LocalExaminer())
     finally:
-        state = RunState.from_events(log.history())
-        if state.status.ended:
-            write_archive(partial.output, log.history(), log.read)
-            partial.remove()
-            tell(f"archive {partial.output}")
-        else:
-            tell(
-                f"not ended: go on with the same command and --resume; it lies in {partial.folder}"
-            )
+        state = conclude(partial, log)
+    return state
+
+
+def conclude(partial: Partial, log: FileLog) -> RunState:
+    """Write the archive of a run that has ended; one that has not lies where it can go on."""
+    state = RunState.from_events(log.history())
+    if state.status.ended:
+        write_archive(partial.output, log.history(), log.read)
+        partial.remove()
+        tell(f"archive {partial.output}")
+    else:
+        tell(f"not ended: go on with the same command and --resume; it lies in {partial.folder}")
     return state
