@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -119,3 +120,18 @@ def test_launch_time_is_reported_apart_from_device_time() -> None:
     assert case.timing.launch_us is not None
     assert case.timing.launch_us > 1000
     assert case.timing.median_us < 500
+
+
+def test_a_check_on_a_gpu_passes_without_a_baseline_and_times_nothing() -> None:
+    evaluation = evaluate(replace(on_gpu(TORCH), timed=False))
+    assert (evaluation.verdict, evaluation.reason) == (Verdict.passed, "")
+    assert all(case.timing is None for case in evaluation.cases)
+    made = {check.check for check in evaluation.integrity}
+    assert not made & {"timed_output_verified", "two_clocks", "physics", "device_steady"}
+
+
+def test_one_case_on_a_gpu_is_judged_and_timed_alone() -> None:
+    name = next(case.name for case in load_problem("softmax").cases_in("gpu-quick") if case.scored)
+    evaluation = evaluate(replace(on_gpu(TORCH), cases=(name,)))
+    assert [case.case for case in evaluation.cases] == [name]
+    assert evaluation.speedup is not None
