@@ -157,6 +157,9 @@ def _creator(spec: RunSpec, replayed: Archive | None) -> Create:
     if replayed is not None:
         agent: Agent = ReplayAgent.of(replayed.state, replayed.read)
         return lambda player: agent
+    if spec.outside:
+        problem = "an outside agent connects by another command."
+        raise SpecError("agent", problem, "Use `python -m runner mcp`.")
     for player in spec.players:
         if reason := agents.lacking(player.agent):
             remedy = "Provide what it needs, or choose another agent."

@@ -7,62 +7,86 @@ calls wait for their answers here; how they look in the protocol is mcp_server's
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import functools
 import os
-import signal
-import tempfile
 import threading
-import uuid
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 from mcp.server.stdio import stdio_server
 
-from runner import console, mcp_server
-from runner.agents.external import Awaited, ExternalAgent, Reply, ToolRequest, over, refused
-from runner.archive import write_archive
+from runner import launch, mcp_server
+from runner.agents.external import (
+    Awaited,
+    ExternalAgent,
+    Reply,
+    ToolRequest,
+    last_number,
+    over,
+    refused,
+    turn_of,
+)
 from runner.drive import drive
 from runner.events import ControlAction, ControlPayload, Event, EventType, MessageKind
 from runner.examination import LocalExaminer
-from runner.local import LocalEvaluator
+from runner.local import LocalEvaluator, TerminalControl
 from runner.log import FileLog
-from runner.loop import Interrupted
 from runner.mcp_server import Report
+from runner.partial import Partial
 from runner.spec import RunSpec
 from runner.state import RunState
+from runner.terminal import Narrator, tell
 
 LINGER_S = 0.5  # after the run's last event, so that the answers under way are out
 REPORT_S = 2.0
 CHUNK = 64 * 1024
 GIVEN_UP = refused("run", "was given up.", "Start a new one.")
-Tell = Callable[[str], None]
 
 
-def serve_stdio(spec: RunSpec, output: Path, tell: Tell) -> RunState:
-    """Serve until the run is over; `tell` gets lines for people. The archive is always written.
+def run(options: argparse.Namespace, device: str) -> RunState:
+    """Do the run that the arguments ask for; raises SpecError where it cannot be done.
 
-    Standard output is the protocol's alone. A defect of ours is raised again after that.
+    Standard output is the protocol's alone.
     """
+    spec = launch.specify(options, device)
+    spec.validate()
+    partial = launch.open_partial(options, spec)
+    with partial.held():
+        return _run(spec, partial)
+
+
+def _run(spec: RunSpec, partial: Partial) -> RunState:
+    """Serve and drive; the archive is written however the run ends."""
     cancel = threading.Event()
-    control = ClientControl(cancel)
+    control = TerminalControl(partial.requests, cancel, tell)
     control.install()
-    with tempfile.TemporaryDirectory(prefix="warpdeck-run-") as folder:
-        desk = LocalDesk(spec, lambda sha256: log.read(sha256), tell)
-        log = FileLog(Path(folder), str(uuid.uuid4()), watch=desk.hear)
-        evaluator = LocalEvaluator(cancel, desk.work)
-        try:
-            work = functools.partial(_drive, desk, log, evaluator, control)
-            asyncio.run(_serve(desk, control, work))
-        finally:
-            write_archive(output, log.history(), log.read)
-            tell(f"archive {output}")
-        return RunState.from_events(log.history())
+    desk = LocalDesk(spec, Narrator().watch)
+    log = partial.log(desk.hear)
+    desk.take_up(log)
+    evaluator = LocalEvaluator(cancel, desk.work)
+
+    def hang_up() -> None:
+        """The client has gone: what is under way is given up, and the run stops."""
+        cancel.set()
+        partial.requests.add(_stop)
+
+    try:
+        work = functools.partial(_drive, desk, log, evaluator, control)
+        asyncio.run(_serve(desk, work, hang_up))
+    finally:
+        state = launch.conclude(partial, log)
+    return state
+
+
+def _stop(earlier: tuple[ControlPayload, ...]) -> ControlPayload:
+    by = "the agent's client, which hung up"
+    return ControlPayload(ControlAction.stop, by, request=len(earlier) + 1)
 
 
 def _drive(
-    desk: LocalDesk, log: FileLog, evaluator: LocalEvaluator, control: ClientControl
+    desk: LocalDesk, log: FileLog, evaluator: LocalEvaluator, control: TerminalControl
 ) -> None:
     agent = ExternalAgent(desk)
     examiner = LocalExaminer()
@@ -73,7 +97,7 @@ def _drive(
         desk.close(over(state.status, state.reason) if state.status.ended else GIVEN_UP)
 
 
-async def _serve(desk: LocalDesk, control: ClientControl, work: Callable[[], None]) -> None:
+async def _serve(desk: LocalDesk, work: Callable[[], None], hang_up: Callable[[], None]) -> None:
     """Speak with the client and drive beside it, until either is over."""
     lines = Lines()
     server = mcp_server.serve(desk)
@@ -86,7 +110,8 @@ async def _serve(desk: LocalDesk, control: ClientControl, work: Callable[[], Non
             await asyncio.sleep(LINGER_S)
             lines.close()
         await serving
-    control.stop("the client, which hung up")
+    if not driving.done():
+        hang_up()
     await driving
 
 
@@ -131,11 +156,12 @@ class LocalDesk:
     Calls come in on the server's event loop; the driver's thread takes them, and tells events.
     """
 
-    def __init__(self, spec: RunSpec, read: Callable[[str], bytes], tell: Tell) -> None:
+    def __init__(self, spec: RunSpec, watch: Callable[[Event], None]) -> None:
         self.spec = spec
-        self._read = read
-        self._tell = tell
+        self._watch = watch
         self._lock = threading.Lock()
+        self._log: FileLog
+        self._earlier = 0  # requests that an earlier process took up
         self._requests: list[ToolRequest] = []
         self._waiting: dict[asyncio.Future[Reply], Awaited] = {}
         self._since: list[Event] = []  # the last result: the next answer begins with it
@@ -143,9 +169,18 @@ class LocalDesk:
         self._brief = ""
         self._phase = ""
 
+    def take_up(self, log: FileLog) -> None:
+        """Go on from the log of the run, which may have been driven before; first of all."""
+        self._log = log
+        for event in log.history():
+            self._note(event)
+            turn = turn_of(event, log.read)
+            self._earlier = last_number(turn) if turn else self._earlier
+
     def next(self, after: int) -> ToolRequest | None:
         with self._lock:
-            return self._requests[after] if after < len(self._requests) else None
+            waiting = self._requests[max(after - self._earlier, 0) :]
+            return waiting[0] if waiting else None
 
     async def call(self, tool: str, arguments: dict[str, Any], report: Report) -> Reply:
         answer = self._put(tool, arguments)
@@ -164,18 +199,11 @@ class LocalDesk:
 
     def hear(self, event: Event) -> None:
         """Hears every event, in the driver's thread, once it is written."""
-        line = console.step(event)
-        if line is not None:
-            self._tell(line)
-        if event.payload.get("kind") == MessageKind.brief:
-            self._brief = event.payload["text"]
+        self._watch(event)
         with self._lock:
-            self._since.append(event)
             for answer, awaited in list(self._waiting.items()):
                 self._answer(answer, awaited.hear(event))
-            if event.type is EventType.tool_result:
-                self._since.clear()
-                self._phase = ""
+            self._note(event)
 
     def close(self, reply: Reply) -> None:
         """Nobody drives the run any more: whoever waits is told so, and whoever still asks."""
@@ -184,14 +212,23 @@ class LocalDesk:
             for answer in list(self._waiting):
                 self._answer(answer, reply)
 
+    def _note(self, event: Event) -> None:
+        """Keep what later answers and prompts begin with."""
+        self._since.append(event)
+        if event.payload.get("kind") == MessageKind.brief:
+            self._brief = event.payload["text"]
+        if event.type is EventType.tool_result:
+            self._since.clear()
+            self._phase = ""
+
     def _put(self, tool: str, arguments: dict[str, Any]) -> asyncio.Future[Reply]:
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         with self._lock:
             if self._over is not None:
                 answer.set_result(self._over)
                 return answer
-            number = len(self._requests) + 1
-            awaited = Awaited(number, self._read)
+            number = self._earlier + len(self._requests) + 1
+            awaited = Awaited(number, self._log.read)
             for event in self._since:
                 awaited.hear(event)
             self._waiting[answer] = awaited
@@ -207,27 +244,3 @@ class LocalDesk:
 def _settle(answer: asyncio.Future[Reply], reply: Reply) -> None:
     if not answer.done():  # a client may have given the call up
         answer.set_result(reply)
-
-
-class ClientControl:
-    """Implements runner.loop.Control: one request, to stop, once the client or the process ends."""
-
-    def __init__(self, cancel: threading.Event) -> None:
-        self._cancel = cancel
-        self._by = ""
-
-    def install(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda number, frame: self.stop("a signal to its process"))
-
-    def stop(self, by: str) -> None:
-        """Give up what is under way; the first who asks is named."""
-        self._by = self._by or by
-        self._cancel.set()
-
-    def poll(self, after: int) -> ControlPayload | None:
-        asked = self._by and not after
-        return ControlPayload(ControlAction.stop, self._by, request=1) if asked else None
-
-    def pause(self) -> None:
-        raise Interrupted("nobody can resume this run")
