@@ -31,7 +31,10 @@ def report(loop: Loop, found: AnalysisPayload | None, note: str = "") -> Answer:
     parts.append(headline(found))
     if found.verdict == examination.UNAVAILABLE:
         return Answer("\n".join(parts))
-    parts += kernel_lines(found)
+    kernels = kernel_lines(found)
+    parts += kernels[:KERNELS]
+    if len(kernels) > KERNELS:
+        parts.append(f"… {len(kernels) - KERNELS} kernels more in the details")
     parts += _launches(found)
     source = loop.source(found.candidate)
     parts += [_kind(source, group) for group in _by_kind(found)]
@@ -51,12 +54,17 @@ def headline(found: AnalysisPayload) -> str:
 
 def kernel_lines(found: AnalysisPayload) -> list[str]:
     """Each kernel with its registers, spills, shared memory and occupancy, one line each."""
-    kernels = found.resources.get("kernels", [])
-    lines = [f"Kernel {one_line(each['kernel'], 80)}: {_listed(usage(each))}" for each in kernels]
-    return [
-        *lines[:KERNELS],
-        *([f"… {len(lines) - KERNELS} kernels more"] if lines[KERNELS:] else []),
-    ]
+    return [f"Kernel {name}: {_listed(used)}" for name, used in _kernels(found).items()]
+
+
+def _kernels(found: AnalysisPayload) -> dict[str, dict[str, str]]:
+    """What each kernel uses; of kernels of one name, the later ones are numbered."""
+    used: dict[str, dict[str, str]] = {}
+    for each in found.resources.get("kernels", []):
+        name = one_line(each["kernel"], 80)
+        alike = sum(other.partition(" #")[0] == name for other in used)
+        used[f"{name} #{alike + 1}" if alike else name] = usage(each)
+    return used
 
 
 def usage(kernel: dict[str, Any]) -> dict[str, str]:
@@ -76,9 +84,8 @@ def usage(kernel: dict[str, Any]) -> dict[str, str]:
 
 def changes(before: AnalysisPayload, after: AnalysisPayload) -> list[str]:
     """How the kernels of two analyses differ in what they use, and which findings came or went."""
-    old = {each["kernel"]: usage(each) for each in before.resources.get("kernels", [])}
-    new = {each["kernel"]: usage(each) for each in after.resources.get("kernels", [])}
-    lines = [f"- {one_line(name, 80)}: {_change(old, new, name)}" for name in {**old, **new}]
+    old, new = _kernels(before), _kernels(after)
+    lines = [f"- {name}: {_change(old, new, name)}" for name in {**old, **new}]
     was, now = ({each["kind"] for each in found.findings} for found in (before, after))
     if came := sorted(now - was):
         lines.append(f"- findings that c{before.candidate} has not: {', '.join(came)}")
@@ -153,8 +160,8 @@ def _remedy(finding: dict[str, Any]) -> list[str]:
 
 
 def _details(found: AnalysisPayload, source: str) -> str:
-    """Every finding with its evidence, then the whole scope."""
-    parts: list[str] = []
+    """Every kernel, every finding with its evidence, then the whole scope."""
+    parts = ["\n".join(kernel_lines(found))]
     for finding in found.findings:
         lines = [_words(finding), *_quoted(source, finding), *_remedy(finding)]
         parts.append("\n".join([*lines, *_evidence(finding.get("evidence", {}))]))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from runner import prompts, roofs, units
 from runner.answers.sources import blamed_lines, excerpt
-from runner.answers.text import SUMMARY_CHARACTERS, cut, fitted, one_line, plain, tail
+from runner.answers.text import cut, fitted, one_line, plain, tail
 from runner.loop import Answer, Loop, describe, describe_speedup
 from runner.results import CaseResult, CheckStatus, Evaluation, Timing, Verdict
 
@@ -32,9 +32,11 @@ def report(loop: Loop, number: int, scope: str = "", note: str = "") -> Answer:
     elif printed and found.verdict is not Verdict.passed:
         parts.append(f"Output:\n{tail(printed, OUTPUT_CHARACTERS)}")
     closing = [_rank(loop, number, scope), prompts.left(loop)]
-    text = fitted(parts, SUMMARY_CHARACTERS)
-    shown_whole = found.verdict is not Verdict.passed and len(printed) <= OUTPUT_CHARACTERS
-    return Answer("\n".join([text, *filter(None, closing)]), "" if shown_whole else printed)
+    text = fitted(parts)
+    details = [] if text == "\n".join(parts) else parts
+    if found.verdict is Verdict.passed or len(printed) > OUTPUT_CHARACTERS:
+        details = [*details, printed]
+    return Answer("\n".join([text, *filter(None, closing)]), "\n".join(details))
 
 
 def _headline(number: int, found: Evaluation, scope: str) -> str:

@@ -24,7 +24,8 @@ def frontier(work: Work) -> Answer:
         parts += ["Failed:", *(_line(loop, number) for number in failed)]
     if untried := candidates.unmeasured(state)[-candidates.LISTED :]:
         parts += ["Not benchmarked:", *(_line(loop, number) for number in untried)]
-    return Answer(f"{fitted(parts)}\n{prompts.left(loop)}")
+    text, whole = fitted(parts), "\n".join(parts)
+    return Answer(f"{text}\n{prompts.left(loop)}", "" if text == whole else whole)
 
 
 def _kept(loop: Loop, number: int) -> str:

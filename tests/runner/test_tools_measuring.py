@@ -121,6 +121,23 @@ def test_a_failure_tells_verdict_reason_and_the_end_of_what_was_printed() -> Non
     assert tail == "line 1998\nline 1999\n[lines 1999–2000 of 2000]"
 
 
+def test_cases_that_do_not_fit_the_summary_are_in_the_details() -> None:
+    def judge(source: str) -> Evaluation:
+        wrong = tuple(
+            CaseResult(f"case {number}", Verdict.wrong_values, f"{number} " + "x" * 250)
+            for number in range(20)
+        )
+        found = make_evaluation(None, Verdict.wrong_values, reason="x")
+        return Evaluation(**{**vars(found), "cases": wrong})
+
+    bench = Workbench(judge=judge)
+    bench.write("1.0")
+    answer = bench.call("check", candidate=1)
+    assert "more in the details" in answer.text
+    assert "- case 19: wrong_values" not in answer.text
+    assert "- case 19: wrong_values: 19 xxx" in answer.details
+
+
 def test_a_compile_error_is_shown_with_the_line_it_names() -> None:
     def judge(source: str) -> Evaluation:
         reason = "candidate.cpp:2:5: error: expected ';'"

@@ -67,6 +67,24 @@ def test_a_comparison_tells_what_changed_in_the_resources_and_findings() -> None
     assert "- findings that c2 has not: register_spill" in answer
 
 
+def test_kernels_of_one_name_are_told_apart() -> None:
+    examiner = FakeExaminer(review(kernels=(kernel(registers=64), kernel(registers=96))))
+    bench = Workbench(examiner=examiner, language="triton")
+    bench.write("1.0")
+    answer = bench.call("analyze", candidate=1).text
+    assert "Kernel rows: registers 64" in answer
+    assert "Kernel rows #2: registers 96" in answer
+
+
+def test_a_file_of_many_kernels_is_told_whole_in_the_details() -> None:
+    many = tuple(kernel(f"rows_{number}") for number in range(10))
+    bench = Workbench(examiner=FakeExaminer(review(kernels=many)), language="triton")
+    bench.write("1.0")
+    answer = bench.call("analyze", candidate=1)
+    assert "… 2 kernels more in the details" in answer.text
+    assert "Kernel rows_9" in answer.details
+
+
 def test_a_long_difference_lies_whole_in_the_details() -> None:
     bench = Workbench()
     bench.write("1.0")
