@@ -124,7 +124,13 @@ CHANNEL_LAYERS = {
     }
 }
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
-CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 3}  # a page must not hang on it
+# A page and a driver must not hang on a broker that is away: hints are sent again by others.
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "socket_connect_timeout": 3,
+    "max_retries": 1,
+    "interval_start": 0,
+    "interval_step": 0,
+}
 CELERY_IMPORTS = ("webapp.fleet.presence",)  # beside the tasks: a worker makes itself known
 CELERY_TASK_IGNORE_RESULT = True  # results are rows, never broker state
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True

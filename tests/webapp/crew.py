@@ -102,7 +102,7 @@ class Crew:
         self.running[name].wait()
         self.start(name)
 
-    def kill_during(self, run: Run, seed: int, names: tuple[str, ...]) -> int:
+    def kill_during(self, run: Run, seed: float, names: tuple[str, ...]) -> int:
         """Kill these one after the other, each at a random moment of a run that is getting on.
 
         Returns how many were killed before the run was over.
