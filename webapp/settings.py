@@ -156,6 +156,7 @@ LOGGING = {
         "django": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
         "webapp": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
         "runner": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
+        "mcp": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
     },
 }
 

@@ -88,6 +88,13 @@ def test_a_new_token_revokes_the_one_before(page: Client, run: Run) -> None:
     assert Token.objects.admits(run.pk, second)
 
 
+def test_a_token_can_be_revoked_without_a_new_one(page: Client, run: Run) -> None:
+    token = make_token(page, run)
+    page.post(address(run), {"revoke": "1"})
+    assert not Token.objects.admits(run.pk, token)
+    assert "Revoke" not in text(page.get(address(run)))
+
+
 def test_a_token_is_in_no_archive(page: Client, run: Run) -> None:
     token = make_token(page, run)
     file = io.BytesIO()

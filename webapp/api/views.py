@@ -39,11 +39,16 @@ class Connection:
 @require_http_methods(["GET", "POST"])
 @never_cache
 def connect(request: SignedIn, pk: int) -> HttpResponse:
-    """A part of the run's page, or a page of its own; POST makes a new token and shows it."""
+    """A part of the run's page, or a page of its own.
+
+    POST makes a new token and shows it, or revokes the one there is.
+    """
     run = get_object_or_404(Run, pk=pk)
     open_to_agents = run.spec.outside and not run.imported and not run.state.ended
     made = None
-    if request.method == "POST" and open_to_agents:
+    if "revoke" in request.POST:
+        Token.objects.filter(run=run).delete()
+    elif request.method == "POST" and open_to_agents:
         made = Connection(address(request, run), Token.objects.issue(run, request.user))
     context = {
         "nav": "runs",
