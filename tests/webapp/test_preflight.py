@@ -29,3 +29,14 @@ def test_a_broker_that_does_not_answer_is_refused_without_repeating_its_password
 
 def test_a_broker_that_answers_is_accepted(valkey: str) -> None:
     preflight.check_broker(valkey)
+
+
+def test_an_agent_that_cannot_run_here_is_named_with_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    (note,) = preflight.agent_warnings()
+    assert note.startswith("ANTHROPIC_API_KEY is not set: runs of the claude agent will wait")
+
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a key of this test")
+    assert preflight.agent_warnings() == []

@@ -16,6 +16,8 @@ from typing import IO
 
 import redis
 
+from runner import agents
+
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -97,6 +99,17 @@ def device_warnings() -> list[str]:
             "Install it: apt-get install g++"
         )
     return warnings
+
+
+def agent_warnings() -> list[str]:
+    """Agents that no worker started here can run; runs of theirs wait for a worker elsewhere."""
+    lacking = {name: agents.lacking(name) for name in agents.names()}
+    return [
+        f"{why}: runs of the {name} agent will wait for a worker elsewhere. Put it right, then "
+        "start again"
+        for name, why in lacking.items()
+        if why
+    ]
 
 
 def can_evaluate() -> bool:

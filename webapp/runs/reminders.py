@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from webapp.runs import queues
-from webapp.runs.models import JobQuerySet, RunQuerySet
+from webapp.runs.models import JobQuerySet, Run, RunQuerySet
 
 FIRST_WAIT_S = 3.0
 LONGEST_WAIT_S = 60.0
@@ -22,7 +22,7 @@ def remind_runs(rows: RunQuerySet) -> int:
     """Hint at each of the runs that is due; returns how many hints were sent."""
     sent = 0
     for pk, enqueued_at, hints in rows.values_list("pk", "enqueued_at", "hints_sent"):
-        mine = rows.filter(pk=pk, hints_sent=hints)
+        mine = Run.objects.drivable().filter(pk=pk, hints_sent=hints)
         if _due(enqueued_at, hints) and mine.update(
             hints_sent=hints + 1, enqueued_at=timezone.now()
         ):

@@ -11,6 +11,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 
+from runner import keys, sandbox
 from runner.events import RunStatus
 from runner.spec import Budgets, RunSpec, SpecError
 from runner.wire import canonical, to_json
@@ -44,7 +45,9 @@ class Command(BaseCommand):
                 preflight.check_address(host, port)
                 if url := os.environ.get("REDIS_URL"):
                     preflight.check_broker(url)
-                for warning in preflight.device_warnings():
+                if keys.present():
+                    sandbox.seal(True)  # a candidate that escapes must not read them here
+                for warning in (*preflight.device_warnings(), *preflight.agent_warnings()):
                     self._say(f"note: {warning}")
                 self._run(Machine(host, port, self._say), specs, options["demo"])
         except (preflight.Refused, SpecError, NoValkey, NotReady) as error:
