@@ -46,7 +46,13 @@ async function showLevel(number) {
 }
 
 if (code) {
-  code.addEventListener("mouseover", (event) => light(numberOf(event.target)));
+  // Only a mouse that moves: lines that scroll under one that rests are not pointed at.
+  let rested = "";
+  code.addEventListener("mousemove", (event) => {
+    const place = `${event.clientX} ${event.clientY}`;
+    if (place !== rested) light(numberOf(event.target));
+    rested = place;
+  });
   code.addEventListener("focusin", (event) => light(numberOf(event.target)));
   code.addEventListener("click", (event) => {
     const link = event.target.closest("a.src, .cl a.ln");
@@ -54,9 +60,9 @@ if (code) {
     const number = numberOf(link);
     const own = code.querySelector(".own");
     const line = document.getElementById(`L${number}`);
+    event.preventDefault();
+    history.replaceState(null, "", `#L${number}`);
     if (link.matches(".src") && line) {
-      event.preventDefault();
-      history.replaceState(null, "", `#L${number}`);
       reveal(line, own);
       light(number);
     } else {

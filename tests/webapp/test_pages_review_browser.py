@@ -13,6 +13,7 @@ from runner.results import Ceiling
 from runner.wire import canonical, to_json
 from tests.chromium import chromium
 from tests.factories import HOST, make_candidate, make_run, make_user
+from tests.webapp.analysed import FEWER_WARPS, TILE, analysed
 from webapp.fleet.models import Device
 from webapp.runs.models import Run
 
@@ -129,3 +130,64 @@ def test_the_candidate_page_is_walked_with_j_and_k(open_page: Open) -> None:
     page.wait_for_url("**/c/2/")  # waits for its scripts as well
     page.keyboard.press("k")
     page.wait_for_url("**/c/1/")
+
+
+def analysed_run() -> Run:
+    run = make_run("running", language="triton")
+    analysed(run, TILE)
+    analysed(run, FEWER_WARPS)
+    return run
+
+
+def test_a_level_opens_beside_the_source_and_the_address_names_it(open_page: Open) -> None:
+    run = analysed_run()
+    page = open_page(f"/runs/{run.pk}/c/1/")
+    page.get_by_role("link", name="TTGIR").click()
+    expect(page.locator(".level-text")).to_contain_text("tt.get_program_id")
+    expect(page.locator(".level-tabs [aria-current]")).to_have_text("TTGIR")
+    assert "level=ttgir" in page.url
+    page.reload()
+    expect(page.locator(".level-text")).to_contain_text("tt.get_program_id")
+
+
+def test_lines_that_belong_together_light_up_together(open_page: Open) -> None:
+    run = analysed_run()
+    page = open_page(f"/runs/{run.pk}/c/1/?level=ttgir")
+    page.locator("#L32 code").hover()
+    expect(page.locator('.ll.lit[data-source="32"]')).to_have_count(3)
+    expect(page.locator(".ll.lit")).to_have_count(3)
+    page.locator('.ll[data-source="31"] code').first.hover()
+    expect(page.locator(".cl.lit")).to_have_id("L31")
+
+
+def test_a_click_on_a_line_brings_the_other_side_into_view(open_page: Open) -> None:
+    run = analysed_run()
+    page = open_page(f"/runs/{run.pk}/c/1/?level=sass")
+    page.locator("#L38 .ln").click()  # what it became is in another window
+    expect(page.locator('.ll.lit[data-source="38"]').first).to_be_in_viewport()
+    page.locator('.ll[data-source="28"] .src, .ll[data-source="38"] .src').first.click()
+    expect(page.locator(".cl.lit")).to_be_in_viewport()
+
+
+def test_the_keyboard_walks_the_changes_of_a_level_too(open_page: Open) -> None:
+    run = analysed_run()
+    page = open_page(f"/compare/?a={run.pk}.1&b={run.pk}.2&tab=sass")
+    page.keyboard.press("n")
+    page.keyboard.press("n")
+    expect(page.locator("#change-2")).to_be_focused()
+    page.keyboard.press("u")
+    expect(page.locator(".diff.levels.unified")).to_be_visible()
+    page.wait_for_load_state()
+    page.keyboard.press("s")
+    page.wait_for_url(lambda url: f"a={run.pk}.2" in url and "tab=sass" in url)
+
+
+@pytest.mark.parametrize("address", ["c/2/?level=ptx", "c/2/"])
+def test_a_narrow_page_does_not_scroll_sideways(open_page: Open, address: str) -> None:
+    run = analysed_run()
+    page = open_page("/runs/")
+    page.set_viewport_size({"width": 400, "height": 800})
+    for where in (f"/runs/{run.pk}/{address}", f"/compare/?a={run.pk}.1&b={run.pk}.2&tab=ptx"):
+        open_page(where)
+        width = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert page.evaluate(width) <= 0

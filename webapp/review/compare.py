@@ -12,10 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
+from urllib.parse import urlencode
 
 from django.db.models import Exists, OuterRef, Q
 
 from runner.results import CaseResult, Evaluation, Outcome
+from webapp.review.compiled import Compiled
 from webapp.review.diff import Diff, diff_sources
 from webapp.review.dossier import Constant, Dossier, constants_between
 from webapp.runs.models import Candidate, Run
@@ -76,12 +78,25 @@ class Difference:
     b: str
 
 
+@dataclass(frozen=True)
+class TabLink:
+    """A tab of the page: a level's name, its title, and where it is."""
+
+    name: str
+    title: str
+    address: str
+
+
 class Comparison:
     """From `a` to `b`."""
 
     def __init__(self, a: Candidate, b: Candidate, *, ignore_space: bool = False) -> None:
         self.a, self.b = Dossier(a), Dossier(b)
         self.ignore_space = ignore_space
+
+    @property
+    def both_sides(self) -> tuple[Dossier, Dossier]:
+        return self.a, self.b
 
     @property
     def same_run(self) -> bool:
@@ -91,15 +106,28 @@ class Comparison:
     def identical(self) -> bool:
         return self.a.candidate.source_sha256 == self.b.candidate.source_sha256
 
-    def links(self, view: str) -> dict[str, str]:
+    @cached_property
+    def compiled(self) -> Compiled:
+        return Compiled(self.a, self.b)
+
+    def links(self, view: str, tab: str = "", kernel: str = "") -> dict[str, str]:
         """Addresses of the same comparison seen otherwise."""
-        a, b, blanks = _address(self.a.candidate), _address(self.b.candidate), self.ignore_space
+        a, b = _address(self.a.candidate), _address(self.b.candidate)
+        here = {"a": a, "b": b, "view": view, "w": "1" if self.ignore_space else ""}
+        here |= {"tab": tab, "kernel": kernel}
         return {
-            "swap": _query(b, a, view, blanks),
-            "split": _query(a, b, "split", blanks),
-            "unified": _query(a, b, "unified", blanks),
-            "blanks": _query(a, b, view, not blanks),
+            "swap": _query(here | {"a": b, "b": a}),
+            "split": _query(here | {"view": "split"}),
+            "unified": _query(here | {"view": "unified"}),
+            "blanks": _query(here | {"w": "" if self.ignore_space else "1"}),
+            "source": _query(here | {"tab": "", "kernel": ""}),
         }
+
+    def tab_links(self, view: str) -> list[TabLink]:
+        """The levels that either side may have."""
+        here = {"a": _address(self.a.candidate), "b": _address(self.b.candidate), "view": view}
+        tabs = self.compiled.tabs.items()
+        return [TabLink(name, title, _query(here | {"tab": name})) for name, title in tabs]
 
     @cached_property
     def diff(self) -> Diff:
@@ -182,8 +210,8 @@ def _address(candidate: Candidate) -> str:
     return f"{candidate.run_id}.{candidate.number}"
 
 
-def _query(a: str, b: str, view: str, ignore_space: bool) -> str:
-    return f"?a={a}&b={b}&view={view}" + ("&w=1" if ignore_space else "")
+def _query(asked: dict[str, str]) -> str:
+    return "?" + urlencode({name: value for name, value in asked.items() if value})
 
 
 def _baselines(evaluation: Evaluation) -> dict[str, str]:

@@ -113,8 +113,9 @@ def _without_comment(line: str) -> str:
 
 
 def _instruction(line: str) -> str:
-    """`/*0040*/  MOV R1, R2`: nvdisasm's indent, semicolon and encoding left out."""
-    return line.strip().partition(" ;")[0]
+    """`/*0040*/ MOV R1, R2`: nvdisasm's blanks, semicolon and encoding left out."""
+    address, end, rest = line.partition(" ;")[0].partition("*/")
+    return f"{address.strip()}{end} {rest.strip()}" if end else address
 
 
 _MLIR = Dialect(

@@ -30,7 +30,7 @@ from webapp.review.source import Line, plain_line
 
 MAX_LINES = 40_000  # of one level that are compared
 MAX_CHARACTERS = 4_000_000
-MAX_COST = 4_000  # rows of a page, a long one counted as several
+MAX_COST = 3_000  # rows of a page, a long one counted as several
 COST_CHARACTERS = 200
 CONTEXT = 2
 

@@ -7,7 +7,6 @@ where that is known whatever the kernel. Draws nothing.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -128,6 +127,13 @@ class KernelDelta:
         return tuple(row for row in rows if row.value is not None or row.before is not None)
 
     @property
+    def telling(self) -> tuple[Row, ...]:
+        """Without what neither side uses at all; that nothing spills is worth a row."""
+        return tuple(
+            row for row in self.rows if row.value or row.before or row.metric.name == "spills"
+        )
+
+    @property
     def changed(self) -> tuple[Row, ...]:
         return tuple(row for row in self.rows if row.changed)
 
@@ -194,7 +200,7 @@ def deltas(a: Sequence[Kernel], b: Sequence[Kernel]) -> tuple[KernelDelta, ...]:
 
 def _number(value: Any) -> Value:
     usable = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if usable and math.isfinite(value) and abs(value) < LARGEST else None
+    return value if usable and -LARGEST < value < LARGEST else None
 
 
 def _whole(value: Any) -> int | None:

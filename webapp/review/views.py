@@ -105,19 +105,29 @@ def compare(request: HttpRequest) -> HttpResponse:
     asked = request.GET
     sides = Sides.of(asked.get("a", ""), asked.get("b", ""))
     ignore_space = asked.get("w") == "1"
-    comparison = None
-    if sides.a and sides.b:
-        comparison = Comparison(sides.a, sides.b, ignore_space=ignore_space)
     view = "unified" if asked.get("view") == "unified" else "split"
     context = {
         "nav": "runs",
         "sides": sides,
-        "comparison": comparison,
+        "comparison": None,
         "options": options(sides),
         "view": view,
         "ignore_space": ignore_space,
-        "links": comparison.links(view) if comparison else {},
     }
+    if sides.a and sides.b:
+        comparison = Comparison(sides.a, sides.b, ignore_space=ignore_space)
+        tab = asked.get("tab", "") if asked.get("tab") in comparison.compiled.tabs else ""
+        kernel = asked.get("kernel", "")
+        context |= {
+            "comparison": comparison,
+            "compiled": comparison.compiled,
+            "links": comparison.links(view, tab, kernel),
+            "tabs": comparison.tab_links(view),
+            "tab": tab,
+            "kernel": kernel,
+        }
+        if tab:
+            context["level"] = comparison.compiled.tab(tab, kernel, comparison.diff)
     return render(request, "review/compare.html", context, status=404 if sides.problem else 200)
 
 
