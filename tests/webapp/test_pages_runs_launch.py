@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
 from kernels.catalog import load_all, slugs
+from runner import units
 from runner.events import RunStatus
+from runner.messages import pricing
 from runner.results import Ceiling, DeviceInfo
 from runner.wire import canonical, to_json
 from tests.factories import make_candidate, make_evaluation, make_run, make_user
@@ -26,6 +29,7 @@ TYPED = {
     "device": "host",
     "case_set": "host",
     "agent": "search",
+    "workflow": "goal",
     "goal_speedup": "1.5",
     "evaluations": "12",
     "minutes": "5",
@@ -44,7 +48,8 @@ def serve(name: str = "host", kind: str = "host", **columns: object) -> Device:
     """A device with a live worker, and a live worker that drives agents."""
     info = DeviceInfo(name, kind, "Test CPU", f"{name}-uuid", {"cores": "2"})
     Worker.objects.get_or_create(
-        name="agents@test", defaults={"kind": "agents", "host": "test", "pid": 1}
+        name="agents@test",
+        defaults={"kind": "agents", "host": "test", "pid": 1, "agents": ["search", "external"]},
     )
     return Device.objects.create(
         name=name, kind=kind, info_text=canonical(to_json(info)), worker="device@test", **columns
@@ -85,7 +90,7 @@ def test_an_empty_goal_means_the_whole_budget(alice: Client) -> None:
         ("problem", "nope", "Problem: “nope” is not offered. Use one of: "),
         ("case_set", "gpu", "Case set: “gpu” is not offered. Use one of: host"),
         ("device", "tpu", "Device: “tpu” is not offered. Use one of: host"),
-        ("agent", "oracle", "Agent: “oracle” is not offered. Use one of: search"),
+        ("agent", "oracle", "Agent: “oracle” is not offered. Use one of: "),
     ],
 )
 def test_an_error_names_field_and_remedy_and_keeps_what_was_typed(
@@ -102,6 +107,122 @@ def test_an_error_names_field_and_remedy_and_keeps_what_was_typed(
     for name, kept in (others | {field: typed}).items():
         if name in others:
             assert f'name="{name}" id="id_{name}" value="{kept}"' in page
+
+
+CLAUDE = TYPED | {
+    "agent": "claude",
+    "model": "claude-sonnet-5-5",
+    "effort": "high",
+    "tokens": "400000",
+    "dollars": "2.5",
+}
+
+
+def test_a_run_of_a_model_has_its_model_effort_and_budgets(alice: Client) -> None:
+    serve()
+    alice.post("/runs/new/", CLAUDE)
+    spec = Run.objects.get().spec
+    assert (spec.agent, spec.model, spec.effort) == ("claude", "claude-sonnet-5-5", "high")
+    assert (spec.budgets.tokens, spec.budgets.dollars) == (400_000, 2.5)
+    assert spec.partner is None
+
+
+def test_what_does_not_apply_is_left_out_though_it_was_typed(alice: Client) -> None:
+    serve()
+    alice.post("/runs/new/", CLAUDE | {"agent": "search", "partner": "claude"})
+    spec = Run.objects.get().spec
+    assert (spec.agent, spec.model, spec.effort, spec.partner) == ("search", "", "", None)
+    assert (spec.budgets.tokens, spec.budgets.dollars) == (None, None)
+
+
+def test_a_flame_chase_has_a_second_agent_with_a_model_of_its_own(alice: Client) -> None:
+    serve()
+    chase = {"workflow": "flame_chase", "partner": "claude", "partner_model": "claude-haiku-5-5"}
+    alice.post("/runs/new/", CLAUDE | chase)
+    spec = Run.objects.get().spec
+    assert [(p.agent, p.model) for p in spec.players] == [
+        ("claude", "claude-sonnet-5-5"),
+        ("claude", "claude-haiku-5-5"),
+    ]
+
+
+def test_a_limit_of_dollars_holds_for_a_model_that_only_the_second_agent_asks(
+    alice: Client,
+) -> None:
+    serve()
+    chase = {"agent": "search", "workflow": "flame_chase", "partner": "claude"}
+    alice.post("/runs/new/", CLAUDE | chase | {"partner_model": "claude-opus-5-5"})
+    assert Run.objects.get().spec.budgets.dollars == 2.5
+
+
+@pytest.mark.parametrize(
+    ("typed", "remedy"),
+    [
+        ({"dollars": "-1"}, "Dollars: -1 is outside 0–10,000."),
+        ({"dollars": "five"}, "Dollars: Give a number such as 5"),
+        ({"tokens": "10"}, "Tokens: 10 are too few."),
+        ({"model": "gpt"}, "Model: “gpt” is not offered."),
+        ({"effort": "heroic"}, "Effort: “heroic” is not offered."),
+        ({"workflow": "nope"}, "Workflow: “nope” is not offered."),
+        ({"workflow": "flame_chase"}, "Second agent: "),
+        ({"agent": "external", "workflow": "pipeline"}, "Workflow: "),
+    ],
+)
+def test_an_error_of_an_agent_names_its_field_and_keeps_the_rest(
+    alice: Client, typed: dict[str, str], remedy: str
+) -> None:
+    serve()
+    response = alice.post("/runs/new/", CLAUDE | typed)
+    page = response.content.decode()
+    assert response.status_code == 422
+    assert remedy in page
+    assert Run.objects.count() == 0
+    assert '<option value="claude-sonnet-5-5" selected>' in page or "model" in typed
+    assert f'name="minutes" id="id_minutes" value="{CLAUDE["minutes"]}"' in page
+
+
+def test_an_agent_that_no_worker_can_run_says_why_and_can_still_be_launched(alice: Client) -> None:
+    serve()
+    Worker.objects.update(lacking={"claude": "ANTHROPIC_API_KEY is not set"})
+    page = alice.get("/runs/new/?agent=claude").content.decode()
+    assert page.count("not available now") == 1
+    assert "ANTHROPIC_API_KEY is not set; a run would wait for it" in page
+    assert alice.post("/runs/new/", CLAUDE).status_code == 302
+
+
+def test_the_address_presets_agent_and_model_with_what_they_usually_take(alice: Client) -> None:
+    serve()
+    page = alice.get("/runs/new/?agent=claude&model=claude-haiku-5-5").content.decode()
+    assert 'name="agent" value="claude" checked' in page
+    assert '<option value="claude-haiku-5-5" selected>' in page
+    assert 'id="id_minutes" value="60"' in page
+    assert 'id="id_dollars" value="5"' in page
+    assert 'id="id_minutes" value="15"' in alice.get("/runs/new/?agent=search").content.decode()
+
+
+def test_the_prices_of_the_model_and_their_date_stand_beside_the_form(alice: Client) -> None:
+    serve()
+    page = alice.get("/runs/new/?agent=claude&model=claude-haiku-5-5").content.decode()
+    side = page[page.index('id="launch-side"') :]
+    model = pricing.models()["claude-haiku-5-5"]
+    assert model.title in side
+    assert units.dollars(model.rates.output) in side
+    assert f"Prices of {model.date.isoformat()}" in side
+    assert "Models</h2>" not in alice.get("/runs/new/?agent=search").content.decode()
+
+
+def test_a_broken_price_list_of_the_operator_costs_no_page(
+    alice: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    serve()
+    broken = tmp_path / "prices.toml"
+    broken.write_text("models = 3")
+    monkeypatch.setenv(pricing.VARIABLE, str(broken))
+    page = alice.get("/runs/new/?agent=claude").content.decode()
+    assert "names no models" in page
+    response = alice.post("/runs/new/", CLAUDE)
+    assert response.status_code == 422
+    assert "names no models" in response.content.decode()
 
 
 def test_a_device_that_nobody_serves_is_said_before_launch_and_queues_only_when_told(

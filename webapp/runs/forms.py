@@ -6,6 +6,7 @@ adds what only the web knows: whether anybody serves the device now.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,15 +16,35 @@ from django.db import transaction
 from django.http import QueryDict
 
 from kernels.catalog import Problem, load_problem, slugs
-from runner.spec import AGENTS, LANGUAGES, Budgets, Hint, RunSpec, SpecError, device_kind
+from runner import workflows
+from runner.messages import pricing
+from runner.spec import (
+    AGENTS,
+    LANGUAGES,
+    MODEL_AGENT,
+    OUTSIDE,
+    WORKFLOWS,
+    AgentSpec,
+    Budgets,
+    Hint,
+    RunSpec,
+    SpecError,
+    device_kind,
+)
 from webapp.fleet.models import Device, Worker
 from webapp.knowledge.models import Entry
 from webapp.runs.costs import Cost, cost
 from webapp.runs.models import Run
 
 # RunSpec's field → ours, where they differ. The language follows from the device.
-FIELDS = {"wall_clock_s": "minutes", "language": "device", "workflow": "agent"}
+FIELDS = {"wall_clock_s": "minutes", "language": "device"}
 NUMBER = "Give a whole number, such as 24."
+MODEL_MINUTES, MODEL_DOLLARS = 60.0, 5.0  # what a run that asks a model may use, unless told
+LINES = {
+    "search": "explores the problem's tuning space and explains each move; costs nothing.",
+    "claude": "a language model that writes, analyses and measures kernels of its own.",
+    "external": "your own coding agent; the run's page says how it connects.",
+}
 
 
 class DeviceChoice:
@@ -41,6 +62,19 @@ class DeviceChoice:
         return " · ".join(part for part in (self.name, model, state) if part)
 
 
+@dataclass(frozen=True)
+class Choice:
+    """An agent or a workflow one may pick, in one line what it is.
+
+    `missing` says why no live worker would take it up, or nothing.
+    """
+
+    name: str
+    title: str
+    line: str
+    missing: str = ""
+
+
 class LaunchForm(forms.Form):
     """Bound on POST; on GET its initial values come from the address."""
 
@@ -48,6 +82,11 @@ class LaunchForm(forms.Form):
     device = forms.ChoiceField()
     case_set = forms.ChoiceField(label="Case set")
     agent = forms.ChoiceField()
+    workflow = forms.ChoiceField()
+    model = forms.ChoiceField(required=False)
+    effort = forms.ChoiceField(required=False)
+    partner = forms.ChoiceField(label="Second agent", required=False)
+    partner_model = forms.ChoiceField(label="Its model", required=False)
     goal_speedup = forms.FloatField(
         label="Goal",
         required=False,
@@ -65,6 +104,14 @@ class LaunchForm(forms.Form):
             "required": "It is empty. Give the minutes as a number, such as 15.",
         },
     )
+    tokens = forms.IntegerField(
+        required=False,
+        error_messages={"invalid": "Give a whole number such as 2000000, or leave it empty."},
+    )
+    dollars = forms.FloatField(
+        required=False,
+        error_messages={"invalid": "Give a number such as 5, or leave it empty."},
+    )
     seed = forms.IntegerField(
         min_value=0,
         max_value=2**31 - 1,
@@ -79,6 +126,11 @@ class LaunchForm(forms.Form):
             ("problem", [(slug, slug) for slug in slugs()]),
             ("device", [(choice.name, choice.label) for choice in self.devices]),
             ("agent", [(name, name) for name in AGENTS]),
+            ("workflow", [(name, workflows.get(name).TITLE) for name in WORKFLOWS]),
+            ("model", self.models),
+            ("effort", [(name, name) for name in pricing.EFFORTS]),
+            ("partner", [("", "–"), *((name, name) for name in AGENTS if name != OUTSIDE)]),
+            ("partner_model", self.models),
         ):
             self._offer(name, values)
         self._offer("case_set", [(name, name) for name in self.case_sets])
@@ -89,7 +141,10 @@ class LaunchForm(forms.Form):
         typed: dict[str, Any] = {name: query[name] for name in cls.base_fields if name in query}
         if "evaluations" in query:  # the whole form came back: an absent box is an unticked one
             typed |= {box: box in query for box in ("use_knowledge", "queue_anyway")}
-        return cls(initial=cls.defaults() | typed)
+        defaults = cls.defaults()
+        if typed.get("agent") == MODEL_AGENT:
+            defaults["minutes"] = f"{MODEL_MINUTES:g}"
+        return cls(initial=defaults | typed)
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
@@ -99,9 +154,14 @@ class LaunchForm(forms.Form):
         return {
             "problem": "softmax" if "softmax" in slugs() else next(iter(slugs()), ""),
             "device": live.name if live else "host",
-            "agent": AGENTS[0],
+            "agent": "search",
+            "workflow": "goal",
+            "model": pricing.DEFAULT_MODEL,
+            "effort": pricing.DEFAULT_EFFORT,
+            "partner_model": pricing.DEFAULT_MODEL,
             "evaluations": budgets.evaluations,
             "minutes": f"{budgets.wall_clock_s / 60:g}",
+            "dollars": f"{MODEL_DOLLARS:g}",
             "seed": 0,
             "use_knowledge": True,
         }
@@ -159,6 +219,62 @@ class LaunchForm(forms.Form):
         return Entry.objects.hints_for(self.value("problem"), self.kind)
 
     @cached_property
+    def models(self) -> list[tuple[str, str]]:
+        """Those with a price, and what they are called; none where the prices are unreadable."""
+        if self.price_fault:
+            return []
+        return [(model.name, model.title) for model in pricing.models().values()]
+
+    @cached_property
+    def price_fault(self) -> str:
+        """What is wrong with the operator's price list, or nothing."""
+        try:
+            pricing.models()
+        except SpecError as error:
+            return str(error)
+        return ""
+
+    @cached_property
+    def prices(self) -> list[pricing.Model]:
+        """Of the models that the run would ask, each once."""
+        asked = [self.value("model")] if self.value("agent") == MODEL_AGENT else []
+        if self.takes_two and self.value("partner") == MODEL_AGENT:
+            asked.append(self.value("partner_model"))
+        known = {name: pricing.find(name) for name in asked} if self.models else {}
+        return [model for model in known.values() if model is not None]
+
+    @property
+    def takes_two(self) -> bool:
+        """True if the chosen workflow has a second agent."""
+        return self.value("workflow") in self.two_player_workflows
+
+    @property
+    def two_player_workflows(self) -> list[str]:
+        return [name for name in WORKFLOWS if workflows.get(name).PLAYERS == 2]
+
+    @cached_property
+    def agents(self) -> list[Choice]:
+        offer = Worker.objects.offer()
+        known = [name for name in LINES if name in AGENTS]
+        names = dict.fromkeys([*known, *AGENTS])
+        missing = {}
+        if self.agents_live:  # if not, that is said of all of them at once
+            why = {name: offer.lacking.get(name) or "no worker offers it" for name in names}
+            missing = {name: why[name] for name in names if name not in offer.agents}
+        return [Choice(name, name, LINES.get(name, ""), missing.get(name, "")) for name in names]
+
+    @property
+    def workflows(self) -> list[Choice]:
+        titles = {name: workflows.get(name).TITLE.partition(": ") for name in WORKFLOWS}
+        names = dict.fromkeys(["goal", *WORKFLOWS])
+        return [Choice(name, titles[name][0], f"{titles[name][2]}.") for name in names]
+
+    @property
+    def usual_minutes(self) -> dict[str, str]:
+        """Of an agent that asks a model, and of any other."""
+        return {"model": f"{MODEL_MINUTES:g}", "other": f"{Budgets().wall_clock_s / 60:g}"}
+
+    @cached_property
     def agents_live(self) -> bool:
         return Worker.objects.driving().exists()
 
@@ -197,17 +313,37 @@ class LaunchForm(forms.Form):
         return cleaned
 
     def _spec(self, cleaned: dict[str, Any]) -> RunSpec:
+        """What does not apply to the agents and the workflow chosen is left out, typed or not."""
+        first = self._player(cleaned["agent"], cleaned["model"])
+        partner = None
+        if self.takes_two and cleaned["partner"]:
+            partner = self._player(cleaned["partner"], cleaned["partner_model"])
+        asks = MODEL_AGENT in (first.agent, partner.agent if partner else "")
         return RunSpec(
             problem=cleaned["problem"],
             device=cleaned["device"],
             case_set=cleaned["case_set"],
             language=LANGUAGES[device_kind(cleaned["device"])],
-            agent=cleaned["agent"],
+            agent=first.agent,
+            workflow=cleaned["workflow"],
             goal_speedup=cleaned["goal_speedup"],
             seed=cleaned["seed"],
-            budgets=Budgets(cleaned["evaluations"], cleaned["minutes"] * 60),
+            budgets=Budgets(
+                cleaned["evaluations"],
+                cleaned["minutes"] * 60,
+                tokens=cleaned["tokens"] if asks else None,
+                dollars=cleaned["dollars"] if asks else None,
+            ),
             hints=self.known if cleaned["use_knowledge"] else (),
+            model=first.model,
+            effort=first.effort,
+            partner=partner,
         )
+
+    def _player(self, agent: str, model: str) -> AgentSpec:
+        if agent != MODEL_AGENT:
+            return AgentSpec(agent)
+        return AgentSpec(agent, model, self.cleaned_data["effort"])
 
     @transaction.atomic
     def save(self, user: AbstractBaseUser) -> Run:

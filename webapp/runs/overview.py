@@ -207,11 +207,6 @@ class Overview:
         return any(player.agent not in DEAF for player in self.spec.players)
 
     @property
-    def connects(self) -> bool:
-        """True if an agent outside is to drive it."""
-        return self.controllable and self.spec.outside
-
-    @property
     def asked_to_pause(self) -> bool:
         """True if it is paused, or will be once everything asked so far took effect."""
         turns = [each.action for each in self.run.pending_requests if each.action in TURNS]
