@@ -70,19 +70,19 @@ class ClaudeAgent:
 
     def reply(self, loop: Loop, tools: tuple[Tool, ...]) -> Turn:
         """The next turn; ContextFull well before the API would say so."""
-        messages = transcript.messages(loop)
-        prompt = _expected(loop, messages)
+        messages, setting = transcript.messages(loop), _setting(loop, tools)
+        prompt = _expected(loop, messages, setting)
         if loop.conversation.last_turn is not None and prompt.tokens > FULL * self._window:
             raise ContextFull("the context is nearly full")
         request = self._request(messages, self._most_tokens(loop, TURN_TOKENS, prompt), self.effort)
-        return self._ask(loop, request | _setting(loop, tools)).turn()
+        return self._ask(loop, request | setting).turn()
 
     def hand_over(self, loop: Loop, tools: tuple[Tool, ...]) -> Turn:
         """Asked within the conversation and with its tools, so that it is read from the cache."""
         messages = transcript.messages(loop, prompts.text("handover"))
-        most = self._most_tokens(loop, HANDOVER_TOKENS, _expected(loop, messages))
-        request = self._request(messages, most, self.effort)
-        return _words(self._ask(loop, request | _setting(loop, tools)))
+        setting = _setting(loop, tools)
+        most = self._most_tokens(loop, HANDOVER_TOKENS, _expected(loop, messages, setting))
+        return _words(self._ask(loop, self._request(messages, most, self.effort) | setting))
 
     def close(self, loop: Loop, reason: str) -> Turn:
         """Asked in a context of its own, which costs little however long the run was."""
@@ -143,11 +143,11 @@ class _Prompt:
         return self.cached + self.fresh
 
 
-def _expected(loop: Loop, messages: list[dict[str, Any]]) -> _Prompt:
+def _expected(loop: Loop, messages: list[dict[str, Any]], setting: dict[str, Any]) -> _Prompt:
     """What the last turn ended with, and what has come since, which is estimated."""
     usage = loop.conversation.usage
     if usage is None:
-        return _Prompt(0, transcript.tokens(messages))
+        return _Prompt(0, transcript.tokens([setting, *messages]))
     return _Prompt(usage.context_tokens, transcript.tokens(messages[-1:]))
 
 

@@ -15,6 +15,7 @@ from runner.events import Usage
 from runner.messages import pricing
 
 CHARACTERS_PER_TOKEN = 3  # fewer than there are: an estimate must not fall short
+MOST_LEVELS = 40
 INVALID = "INVALID_JSON"  # wraps the input of a call that cannot be sent back as it was
 
 
@@ -128,14 +129,19 @@ class Draft:
         return "\n\n".join(part.strip() for part in parts if part.strip())
 
 
-def clean(value: Any) -> Any:
-    """The JSON value without surrogates that belong to no pair: nothing can write them."""
+def clean(value: Any, levels: int = MOST_LEVELS) -> Any:
+    """The JSON value without surrogates that belong to no pair: nothing can write them.
+
+    Raises ValueError for one that is nested so deep that it can only be meant to break something.
+    """
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
+    if levels == 0:
+        raise ValueError(f"nested more than {MOST_LEVELS} deep")
     if isinstance(value, list):
-        return [clean(each) for each in value]
+        return [clean(each, levels - 1) for each in value]
     if isinstance(value, dict):
-        return {clean(name): clean(each) for name, each in value.items()}
+        return {clean(name): clean(each, levels - 1) for name, each in value.items()}
     return value
 
 
@@ -146,10 +152,10 @@ def _arguments(streamed: str, given: Any, stop: str) -> tuple[dict[str, Any], st
             return {}, "(cut off by the limit of the output before it began)"
         return (given if isinstance(given, dict) else {}), ""
     try:
-        value = json.loads(streamed, parse_constant=_refuse)
+        value = clean(json.loads(streamed, parse_constant=_refuse))
     except (ValueError, RecursionError):
         return {}, streamed
-    return (clean(value), "") if isinstance(value, dict) else ({}, streamed)
+    return (value, "") if isinstance(value, dict) else ({}, streamed)
 
 
 def _refuse(name: str) -> None:

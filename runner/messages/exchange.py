@@ -29,6 +29,7 @@ from runner.messages.faults import BrokenStream, Fault, Garbled, Remedy, judge
 KEY = "ANTHROPIC_API_KEY"
 TICK_S = 0.1  # how often a stream is looked at, and so how often people see it grow
 CONNECT_S = 10.0
+LEAST_WAIT_S = 1.0
 FULL = "model_context_window_exceeded"
 
 
@@ -49,7 +50,7 @@ class Patience:
     def wait_s(self, attempt: int, asked_s: float | None) -> float:
         """Before the attempt after this one; a quarter of it is chance, so that nobody queues."""
         if asked_s is not None:
-            return asked_s
+            return max(asked_s, LEAST_WAIT_S)
         wait = min(self.longest_wait_s, self.first_wait_s * 2 ** (attempt - 1))
         return wait * random.uniform(0.75, 1.25)
 

@@ -81,10 +81,7 @@ def tools(offered: Iterable[Tool]) -> list[Block]:
 
 
 def tokens(found: list[Block]) -> int:
-    """How many tokens messages have, estimated from their length and rather too many than too few.
-
-    What stands before them is not in it.
-    """
+    """How many tokens there are in it, estimated from the length: too many rather than too few."""
     return len(json.dumps(found, ensure_ascii=False)) // CHARACTERS_PER_TOKEN
 
 

@@ -16,7 +16,7 @@ from runner.events import ControlAction, ControlPayload, EventType, MessageKind,
 from runner.loop import Interrupted
 from runner.messages import pricing
 from runner.spec import AgentSpec, Budgets
-from tests.runner.claude_runs import CLOSING, SPEC, HintedLog, play, write
+from tests.runner.claude_runs import CLOSING, FINISH, SPEC, HintedLog, Played, play, write
 from tests.runner.fakes import FakeEvaluator, Requests, by_first_line
 from tests.runner.messages_rules import without_breakpoints
 from tests.runner.messages_server import (
@@ -30,6 +30,8 @@ from tests.runner.messages_server import (
 )
 
 LOOK = reply(Thinking("What is there?"), Text("I look."), ToolUse("list_zoo"), ToolUse("frontier"))
+DEEP = '{"candidate": ' + "[" * 300 + "]" * 300 + "}"  # JSON, and meant to break something
+NOTE = reply(ToolUse("write_note", {"text": "1.5 it is."}))
 BENCHMARK = reply(Text("Now measure."), ToolUse("benchmark", {"candidate": 1}))
 
 
@@ -148,6 +150,36 @@ def test_a_run_taken_up_by_another_driver_asks_with_the_same_bytes() -> None:
     assert resumed.state.evaluations.keys() == {1}
 
 
+def facts(played: Played) -> Any:
+    """What a run found, whatever its events are numbered."""
+    state = played.state
+    return (
+        [(each.number, each.idea, each.source_sha256) for each in state.candidates.values()],
+        state.evaluations,
+        [note.text for note in state.notes],
+        [result["ok"] for result in played.results],
+        len(state.calls),
+        state.summary,
+    )
+
+
+def test_a_run_cut_after_any_event_goes_on_as_if_undisturbed() -> None:
+    steps = [LOOK, reply(Thinking("Now."), write("1.5")), BENCHMARK, NOTE]
+
+    def script(request: dict[str, Any]) -> Response:
+        if not request.get("tools"):
+            return CLOSING
+        turns = sum(message["role"] == "assistant" for message in request["messages"])
+        return steps[turns] if turns < len(steps) else FINISH
+
+    whole = play(script)
+    for count in range(1, len(whole.log.events)):
+        again = play(script, log=HintedLog(whole.log.events[:count], whole.log.artifacts))
+        assert again.server.refused == [], count
+        assert again.status is RunStatus.finished, count
+        assert facts(again) == facts(whole), count
+
+
 def test_a_steering_note_is_told_behind_the_results() -> None:
     note = ControlPayload(ControlAction.steer, "ada", "try streaming stores", request=1)
     played = play([LOOK, reply(ToolUse("frontier"))], control=Requests(None, None, note))
@@ -168,8 +200,8 @@ def test_an_unknown_tool_is_a_structured_error_and_the_run_goes_on() -> None:
 
 @pytest.mark.parametrize(
     "raw",
-    ['{"candidate": 1', "[1, 2]", '{"candidate": NaN}', '{"candidate": ' + "[" * 100_000],
-    ids=["torn", "a list", "no number", "deep"],
+    ['{"candidate": 1', "[1, 2]", '{"candidate": NaN}', '{"candidate": ' + "[" * 100_000, DEEP],
+    ids=["torn", "a list", "no number", "endless", "deep"],
 )
 def test_a_malformed_input_is_a_structured_error_and_the_run_goes_on(raw: str) -> None:
     played = play([reply(ToolUse("benchmark", raw=raw))])
