@@ -333,7 +333,7 @@ def run(state: RunState) -> str:
             (
                 f"c{number}" + ("*" if number == state.best else ""),
                 f"c{candidate.parent}" if candidate.parent else units.MISSING,
-                found.verdict.value if found else "not evaluated",
+                _verdict(state, number),
                 units.speedup(found.speedup if found else None),
                 units.interval(found.ci95 if found else None),
                 " ".join(f"{name}={value}" for name, value in candidate.constants.items()),
@@ -347,6 +347,16 @@ def run(state: RunState) -> str:
     if state.summary:
         lines += ["", state.summary]
     return printable("\n".join(lines))
+
+
+def _verdict(state: RunState, number: int) -> str:
+    """Of the whole evaluation; without one, what narrower ones found."""
+    if (found := state.evaluations.get(number)) is not None:
+        return found.verdict.value
+    trials = [
+        f"{scope}: {e.verdict.value}" for (n, scope), e in state.trials.items() if n == number
+    ]
+    return f"not evaluated ({'; '.join(trials)})" if trials else "not evaluated"
 
 
 def _outcome(found: Evaluation) -> str:

@@ -72,6 +72,11 @@ def document(state: RunState, archive: Path) -> dict[str, Any]:
                 "reason": found.reason if found else "not evaluated",
                 "speedup": found.speedup if found else None,
                 "ci95": list(found.ci95) if found and found.ci95 else None,
+                "trials": {
+                    scope: trial.verdict.value
+                    for (of, scope), trial in state.trials.items()
+                    if of == number
+                },
             }
         )
     best = None if state.best is None else candidates[state.best - 1]

@@ -327,7 +327,8 @@ class Loop:
                 raise TurnCut(f"{request.by} asked for a {request.action}", usage)
             after = max(after + 1, request.request)  # others take effect at the next step
         if self.seconds_left <= 0:
-            raise TurnCut("the wall clock is used", usage)
+            whose = "the wall clock" if self._ends_s is None else "the time kept for them"
+            raise TurnCut(f"{whose} is used", usage)
 
     def ending(self) -> Ending | None:
         """Why the run must end whatever its workflow wants: a person, a budget, or our defects."""

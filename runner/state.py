@@ -177,21 +177,29 @@ class RunState:
     def frontier(self) -> tuple[int, ...]:
         """Passing candidates worth keeping, fastest first.
 
-        Kept are the best one of all, the best of each kernel and language, and whichever is the
-        fastest on some scored case: it may win where the overall best does not.
+        Kept are the best one of all, the best of each idea, and whichever is the fastest on some
+        scored case: it may win where the overall best does not. Of one idea are candidates that
+        tune the same zoo kernel, or that descend from the same first one.
         """
         ranked = self.ranked
         keep: dict[Any, int] = {}
         fastest: dict[str, tuple[float, int]] = {}
         for number in ranked:
             candidate = self.candidates[number]
-            keep.setdefault((candidate.language, candidate.kernel), number)
+            idea = candidate.kernel or self._origin(number)
+            keep.setdefault((candidate.language, idea), number)
             for case in self.evaluations[number].scored:
                 if case.timing is not None:
                     entry = (-case.timing.speedup, number)
                     fastest[case.case] = min(fastest.get(case.case, entry), entry)
         kept = set(keep.values()) | {number for _, number in fastest.values()}
         return tuple(number for number in ranked if number in kept)
+
+    def _origin(self, number: int) -> int:
+        """The candidate without a parent that it descends from."""
+        while (parent := self.candidates[number].parent) is not None:
+            number = parent
+        return number
 
     def _elapsed_s(self, event: Event) -> float:
         resumed = event.type is EventType.run and event.payload.get("status") == RunStatus.running

@@ -29,6 +29,7 @@ from runner.terminal import Narrator
 from tests.runner.fakes import (
     FakeEvaluator,
     Requests,
+    bench,
     by_first_line,
     finish,
     make_log,
@@ -217,13 +218,24 @@ def test_the_command_line_needs_no_package_of_agents_unless_it_runs_one() -> Non
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_run_without_the_packages_of_agents_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['pydantic'] = None; from runner.__main__ import main; "
+        f"sys.exit(main(['run', 'softmax', '-o', {str(tmp_path / 'a.zip')!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert "the package pydantic is not installed, and agents need it" in done.stderr
+
+
 def conversation() -> list[Any]:
     log = make_log()
     hostile = "\x1b[2J Reading…\u202e"
     agent = talker(
         turn(("list_zoo", {}), text=hostile, **spending(12_400)),
         turn(("benchmark", {"candidate": 7})),
-        turn(write("1.5", "Wide loads."), ("benchmark", {"candidate": 1})),
+        turn(write("1.5", "Wide loads."), bench(1)),
+        turn(write("wrong_values", "Scratch."), ("check", {"candidate": 2})),
         turn(("write_note", {"text": "Wide loads pay."})),
         turn(finish()),
         closing="Done.",
@@ -247,6 +259,7 @@ def test_a_conversation_is_told_by_its_turns_tools_costs_and_results() -> None:
 def test_the_report_of_a_run_says_what_it_cost_and_its_closing_words() -> None:
     text = console.run(RunState.from_events(conversation()))
     assert "12,400 tokens, $0.01" in text
+    assert "not evaluated (check: wrong_values)" in text
     assert "\n\nDone.\n\nMeasured by the harness: best c1: 1.50× over torch" in text
 
 
@@ -286,3 +299,4 @@ def test_the_document_of_a_run_says_what_models_used(script: Path) -> None:
     found = launch.document(RunState.from_events(conversation()), script)
     assert (found["tokens"], found["dollars"]) == (12_400, 0.01)
     assert found["summary"].startswith("Done.")
+    assert found["candidates"][1]["trials"] == {"check": "wrong_values"}

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from runner import workflows
 from runner.agents.scripted import ScriptedAgent
+from runner.conversation import Turn
 from runner.drive import drive
-from runner.events import RunStatus
+from runner.events import EventType, MessageKind, RunStatus
 from runner.log import MemoryLog
 from runner.spec import Budgets, RunSpec
 from runner.state import RunState
-from tests.runner.fakes import FakeEvaluator, Requests, by_constants, by_first_line, make_log, only
+from tests.runner.fakes import (
+    FakeEvaluator,
+    Requests,
+    bench,
+    by_constants,
+    by_first_line,
+    finish,
+    make_log,
+    only,
+    talker,
+    turn,
+    write,
+)
 
 
 def run(goal: float | None, *lines: str) -> MemoryLog:
@@ -48,5 +60,35 @@ def test_an_exhausted_search_space_ends_the_run() -> None:
     assert state.reason.startswith(f"nothing left to try after {len(constants)} candidates")
 
 
-def test_the_workflow_is_found_by_its_module_name() -> None:
-    assert "goal" in workflows.names()
+def talk(goal: float | None, *turns: Turn) -> MemoryLog:
+    log, evaluator = make_log(), FakeEvaluator(by_first_line)
+    spec = RunSpec("softmax", goal_speedup=goal, budgets=Budgets(evaluations=10))
+    drive(spec, log, evaluator, Requests(), create=only(talker(*turns)))
+    return log
+
+
+def contexts(log: MemoryLog) -> int:
+    return sum(
+        event.decoded.kind is MessageKind.brief
+        for event in log.events
+        if event.type is EventType.message
+    )
+
+
+def test_an_agent_that_finishes_short_of_the_goal_is_asked_again_in_a_fresh_context() -> None:
+    measured, done = turn(write("1.2"), bench(1)), turn(finish("1.2× so far."))
+    better = turn(write("1.9", parent=1), bench(2))
+    log = talk(1.5, measured, done, better)
+    assert contexts(log) == 2
+    assert log.events[-1].decoded.reason.startswith("goal of 1.5× reached by c2")
+
+
+def test_an_agent_that_measured_nothing_since_is_not_asked_again() -> None:
+    done = turn(finish("Nothing more comes to mind."))
+    log = talk(1.5, turn(write("1.2"), bench(1)), done, done, done)
+    assert contexts(log) == 2
+    assert log.events[-1].decoded.reason.startswith("the agent finished after 1 candidate; best c1")
+
+
+def test_without_a_goal_an_agent_that_finishes_is_taken_at_its_word() -> None:
+    assert contexts(talk(None, turn(write("1.2"), bench(1)), turn(finish()))) == 1

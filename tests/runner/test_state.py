@@ -12,6 +12,7 @@ from runner.events import (
     ControlPayload,
     EvaluationPayload,
     Event,
+    MessageKind,
     MessagePayload,
     ProfilePayload,
     RunPayload,
@@ -40,9 +41,11 @@ def events(*steps: tuple[float, Any]) -> list[Event]:
     return made
 
 
-def candidate(number: int, parent: int | None = None, kernel: str = "") -> CandidatePayload:
+def candidate(
+    number: int, parent: int | None = None, kernel: str = "", call: str = ""
+) -> CandidatePayload:
     sha256 = artifact_ref("source", SOURCE).sha256
-    return CandidatePayload(number, parent, "cpp", "An idea.", "search", sha256, kernel)
+    return CandidatePayload(number, parent, "cpp", "An idea.", "search", sha256, kernel, call=call)
 
 
 def step(
@@ -70,6 +73,41 @@ def test_the_frontier_keeps_the_best_of_each_kernel_and_of_each_case() -> None:
         *step(5, None, "online", cases=[("big", 1.0), ("small", 1.0)]),
     ]
     assert RunState.from_events(events((0, STARTED), *steps)).frontier == (1, 2, 4)
+
+
+def test_the_frontier_keeps_the_best_of_each_line_of_descent() -> None:
+    judged = {1: 1.1, 2: 1.5, 3: 1.2, 4: 1.3, 5: 1.4}
+    parents = {2: 1, 4: 3, 5: 2}  # two lines: 1, 2, 5 and 3, 4
+    steps: list[tuple[int, Any]] = []
+    for number, ratio in judged.items():
+        steps.append((0, candidate(number, parents.get(number))))
+        steps.append((0, EvaluationPayload(number, make_evaluation(ratio))))
+    assert RunState.from_events(events((0, STARTED), *steps)).frontier == (2, 4)
+
+
+def test_what_a_tool_call_wrote_waits_for_no_evaluation() -> None:
+    written = candidate(2, parent=1, call="e9.1")
+    state = RunState.from_events(events((0, STARTED), *step(1, 1.2), (0, written)))
+    assert (list(state.candidates), state.pending) == ([1, 2], ())
+
+
+def brief(ordinal: int, agent: str) -> MessagePayload:
+    return MessagePayload(agent, "Go on.", MessageKind.brief, stage="leg", ordinal=ordinal)
+
+
+def test_a_stage_opens_with_what_was_used_and_found_by_then() -> None:
+    steps = [(0, brief(1, "ada")), *step(1, 1.2), (0, brief(2, "bob")), *step(2, 1.5)]
+    state = RunState.from_events(events((0, STARTED), *steps))
+    assert [(s.ordinal, s.agent, s.evaluations, s.best) for s in state.stages] == [
+        (1, "ada", 0, None),
+        (2, "bob", 1, 1),
+    ]
+
+
+def test_a_fresh_context_within_a_stage_opens_no_other() -> None:
+    steps = [(0, brief(1, "ada")), *step(1, 1.2), (0, brief(1, "ada"))]
+    state = RunState.from_events(events((0, STARTED), *steps))
+    assert [opening.evaluations for opening in state.stages] == [0]
 
 
 def test_a_candidate_without_evaluation_is_pending() -> None:

@@ -217,7 +217,7 @@ def test_closing_words_that_take_too_long_are_given_up_and_the_measured_line_sta
     (summary,) = said(log, MessageKind.summary)
     assert summary.startswith("Measured by the harness: ")
     assert said(log, MessageKind.notice)[-1] == (
-        "slow had no closing words: the wall clock is used"
+        "slow had no closing words: the time kept for them is used"
     )
     state = RunState.from_events(log.history())
     assert state.budget is not None
