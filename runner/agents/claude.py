@@ -15,7 +15,7 @@ from runner import prompts
 from runner.agents import ContextFull
 from runner.conversation import REFUSED, Turn
 from runner.loop import Loop
-from runner.messages import pricing, transcript
+from runner.messages import KEY, pricing, transcript
 from runner.messages.draft import Draft
 from runner.spec import AgentSpec
 from runner.tools import Tool
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from runner.messages.exchange import Patience
 
 NAME = "claude"
-KEY = "ANTHROPIC_API_KEY"
-EFFORTS = pricing.EFFORTS
 FULL = 0.7  # of the context, from which on a fresh one is opened
 TURN_TOKENS = 32_000  # the longest turn, thinking included
+DEEP_TURN_TOKENS = 64_000  # of the efforts that think most
+DEEP = ("xhigh", "max")
 LEAST_TOKENS = 1_024  # a shorter turn says nothing; the reserve for the closing words bears it
 HANDOVER_TOKENS = 16_000  # thinking included
 CLOSING_TOKENS = 4_000
@@ -38,15 +38,6 @@ CLOSING_S = 45.0
 
 def create(spec: AgentSpec) -> ClaudeAgent:
     return ClaudeAgent(spec.model or pricing.DEFAULT_MODEL, spec.effort or pricing.DEFAULT_EFFORT)
-
-
-def models() -> tuple[pricing.Model, ...]:
-    """What a form offers, the default first; raises SpecError for a bad table of the operator."""
-    known = pricing.models()
-    return (
-        known[pricing.DEFAULT_MODEL],
-        *(m for n, m in known.items() if n != pricing.DEFAULT_MODEL),
-    )
 
 
 def available() -> str:
@@ -74,7 +65,8 @@ class ClaudeAgent:
         prompt = _expected(loop, messages, setting)
         if loop.conversation.last_turn is not None and prompt.tokens > FULL * self._window:
             raise ContextFull("the context is nearly full")
-        request = self._request(messages, self._most_tokens(loop, TURN_TOKENS, prompt), self.effort)
+        usual = DEEP_TURN_TOKENS if self.effort in DEEP else TURN_TOKENS
+        request = self._request(messages, self._most_tokens(loop, usual, prompt), self.effort)
         return self._ask(loop, request | setting).turn()
 
     def hand_over(self, loop: Loop, tools: tuple[Tool, ...]) -> Turn:
@@ -108,9 +100,7 @@ class ClaudeAgent:
         known = pricing.find(self.model)
         request: dict[str, Any] = {
             "model": self.model,
-            "max_tokens": most_tokens
-            if known is None
-            else min(most_tokens, known.max_output_tokens),
+            "max_tokens": min(most_tokens, known.max_output_tokens if known else most_tokens),
             "messages": transcript.cached(messages),
         }
         if known is None or known.thinking:
@@ -126,8 +116,10 @@ class ClaudeAgent:
             most = min(most, loop.tokens_left - prompt.tokens)
         known, limits, spent = pricing.find(self.model), loop.state.limits, loop.state.dollars
         if known is not None and limits.dollars is not None and spent is not None:
-            left = limits.dollars - spent - known.dollars(0, 0, prompt.cached, prompt.fresh)
-            most = min(most, int(left / known.rates.output * 1e6))
+            asking = known.dollars(0, 0, prompt.cached, prompt.fresh)
+            each = known.dollars(0, 1, prompt.cached, prompt.fresh) - asking
+            if each > 0:  # a model of one's own may be free
+                most = min(most, int((limits.dollars - spent - asking) / each))
         return max(most, LEAST_TOKENS)
 
 

@@ -23,10 +23,10 @@ import httpx2
 from runner.agents import AgentFailed, ContextFull
 from runner.events import Usage
 from runner.loop import HEED_S, Interrupted, Loop
+from runner.messages import KEY
 from runner.messages.draft import Draft
 from runner.messages.faults import BrokenStream, Fault, Garbled, Remedy, judge
 
-KEY = "ANTHROPIC_API_KEY"
 TICK_S = 0.1  # how often a stream is looked at, and so how often people see it grow
 CONNECT_S = 10.0
 LEAST_WAIT_S = 1.0

@@ -17,10 +17,12 @@ from enum import StrEnum
 import anthropic
 import httpx2
 
+from runner.messages import KEY
+
 WORDS_CHARACTERS = 500
 LONGEST_RETRY_AFTER_S = 3600.0
 _KEY = re.compile(r"sk-[A-Za-z0-9_-]{8,}")
-_SECRETS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+_SECRETS = (KEY, "ANTHROPIC_AUTH_TOKEN")
 _AGAIN = {408, 409, 429}  # beside all from 500 on
 _TYPES = {  # of an error that arrives within a stream, whose own status was 200
     "rate_limit_error": 429,

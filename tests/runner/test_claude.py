@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -290,6 +291,20 @@ def test_a_reply_may_not_cost_more_than_the_dollars_that_are_left() -> None:
     assert claude.LEAST_TOKENS <= first["max_tokens"] < 10_000
 
 
+def test_a_model_that_is_free_keeps_a_budget_of_dollars(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = "input = 0\noutput = 0\ncache_read = 0\ncache_write = 0\n"
+    sizes = "context_tokens = 100_000\nmax_output_tokens = 9_000\n"
+    table = tmp_path / "free.toml"
+    table.write_text(f"date = 2026-11-30\n[models.own]\n{free}{sizes}", encoding="utf-8")
+    monkeypatch.setenv(pricing.VARIABLE, str(table))
+    spec = replace(SPEC, model="own", budgets=Budgets(dollars=0.01))
+    played = play([], spec, model="own")
+    assert played.requests[0]["max_tokens"] == 9_000
+    assert played.state.dollars == 0.0
+
+
 def test_a_nearly_full_context_is_handed_over_to_a_fresh_one() -> None:
     script = [
         reply(write("1.5")),
@@ -379,7 +394,6 @@ def test_the_agent_is_offered_and_created_with_its_defaults() -> None:
     assert agents.create(AgentSpec("claude", "claude-sonnet-5-5", "high")) == claude.ClaudeAgent(
         "claude-sonnet-5-5", "high"
     )
-    assert claude.models()[0].name == pricing.DEFAULT_MODEL
 
 
 def test_without_a_key_the_agent_says_why_it_cannot_be_asked(
