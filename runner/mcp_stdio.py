@@ -68,9 +68,9 @@ def _run(spec: RunSpec, partial: Partial) -> RunState:
     evaluator = LocalEvaluator(cancel, desk.work)
 
     def hang_up() -> None:
-        """The client has gone: what is under way is given up, and the run stops."""
-        cancel.set()
+        """The client has gone: the run stops, and what is under way is given up for it."""
         partial.requests.add(_stop)
+        cancel.set()
 
     try:
         work = functools.partial(_drive, desk, log, evaluator, control)
@@ -102,17 +102,19 @@ async def _serve(desk: LocalDesk, work: Callable[[], None], hang_up: Callable[[]
     lines = Lines()
     server = mcp_server.serve(desk)
     driving = asyncio.create_task(asyncio.to_thread(work))
-    async with stdio_server(stdin=lines) as (read, write):  # type: ignore[arg-type]
-        options = server.create_initialization_options()
-        serving = asyncio.create_task(server.run(read, write, options))
-        await asyncio.wait([driving, serving], return_when=asyncio.FIRST_COMPLETED)
-        if not serving.done():
-            await asyncio.sleep(LINGER_S)
-            lines.close()
-        await serving
-    if not driving.done():
-        hang_up()
-    await driving
+    try:
+        async with stdio_server(stdin=lines) as (read, write):  # type: ignore[arg-type]
+            options = server.create_initialization_options()
+            serving = asyncio.create_task(server.run(read, write, options))
+            await asyncio.wait([driving, serving], return_when=asyncio.FIRST_COMPLETED)
+            if not serving.done():
+                await asyncio.sleep(LINGER_S)
+                lines.close()
+            await serving
+    finally:
+        if not driving.done():
+            hang_up()
+        await driving
 
 
 class Lines:

@@ -178,3 +178,26 @@ def test_a_killed_run_goes_on_with_what_was_asked(tmp_path: Path) -> None:
         events = list(opened.events)
         called = [e.payload["tool"] for e in events if e.type is EventType.tool_call]
     assert called == ["write_candidate", "frontier", "frontier", "read_candidate"]
+
+
+def test_a_client_that_hangs_up_during_a_measurement_gives_it_up(tmp_path: Path) -> None:
+    archive = tmp_path / "a.warpdeck.zip"
+
+    async def leave() -> None:
+        async with Client(server(archive)) as client:
+            await client.call_tool("write_candidate", WRITE)
+            waiting = asyncio.create_task(client.call_tool("benchmark", {"candidate": 1}))
+            await asyncio.to_thread(until, lambda: "benchmark" in called(archive))
+            waiting.cancel()
+
+    asyncio.run(leave())
+    until(archive.exists)
+    state = outcome(archive)
+    assert (state.status, state.evaluations) == (RunStatus.stopped, {})
+
+
+def called(archive: Path) -> list[str]:
+    """The tools that were called so far in a run under way."""
+    events = Partial(archive).folder / "events.jsonl"
+    lines = [line for line in events.read_text().splitlines() if '"type":"tool_call"' in line]
+    return [json.loads(line)["payload"]["tool"] for line in lines]
