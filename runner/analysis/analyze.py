@@ -20,6 +20,7 @@ from runner.analysis.cuda import ASSUMED_THREADS, compile_kernels
 from runner.analysis.findings import (
     Analysis,
     AnalysisVerdict,
+    Blamed,
     Finding,
     FindingKind,
     Severity,
@@ -32,7 +33,7 @@ from runner.analysis.protocol import Limits, examine_protocol, synchronises
 from runner.analysis.request import AnalysisSpec, Request
 from runner.analysis.resources import KernelResources, resources
 from runner.analysis.shortfall import shortfall_of
-from runner.analysis.witness import Blamed, Witness, witnessed
+from runner.analysis.witness import Witness, witnessed
 from runner.evaluate.keeper import WorkFolder
 from runner.languages import MissingCompiler
 from runner.wire import to_json

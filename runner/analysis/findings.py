@@ -254,6 +254,14 @@ class Analysis:
             raise ValueError(f"{self.verdict.value} needs a reason")
 
 
+class Blamed(Exception):
+    """The candidate ended the analysis; `finding` says how, `verdict` what that means."""
+
+    def __init__(self, verdict: AnalysisVerdict, finding: Finding) -> None:
+        super().__init__(finding.message)
+        self.verdict, self.finding = verdict, finding
+
+
 def verdict_of(findings: Iterable[Finding]) -> AnalysisVerdict:
     """Of an analysis that looked at all it promised: review if anything is amiss, else clean."""
     if any(finding.severity is not Severity.info for finding in findings):

@@ -17,6 +17,7 @@ from runner.analysis import simulate_station
 from runner.analysis.findings import (
     Analysis,
     AnalysisVerdict,
+    Blamed,
     Finding,
     FindingKind,
     Severity,
@@ -24,7 +25,7 @@ from runner.analysis.findings import (
     verdict_of,
 )
 from runner.analysis.memory_sightings import SightingKind
-from runner.analysis.simulate_bench import Bench, Blamed, Outcome, sampled
+from runner.analysis.simulate_bench import Bench, Outcome, sampled
 from runner.analysis.simulate_report import Report, TroubleKind
 from runner.analysis.simulate_request import Request, SimulationSpec
 from runner.analysis.simulate_words import (

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.analysis.findings import AnalysisVerdict, Finding, FindingKind, Severity
+from runner.analysis.findings import AnalysisVerdict, Blamed, Finding, FindingKind, Severity
 from runner.analysis.simulate_report import Report
 from runner.analysis.simulate_request import Request
 from runner.evaluate.buffers import Layout, set_bytes
@@ -31,14 +31,6 @@ from runner.wire import WireError, from_json, to_json
 JUDGE_S = 120.0  # for one answer of ours
 REPORT_BYTES = 4 << 20
 OWN_TENSORS = 16  # what a candidate may allocate, and its shadow, in sets of tensors
-
-
-class Blamed(Exception):
-    """The candidate ended the simulation; `finding` says how, `verdict` what that means."""
-
-    def __init__(self, verdict: AnalysisVerdict, finding: Finding) -> None:
-        super().__init__(finding.message)
-        self.verdict, self.finding = verdict, finding
 
 
 @dataclass(frozen=True)

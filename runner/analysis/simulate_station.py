@@ -9,13 +9,12 @@ from __future__ import annotations
 import threading
 from contextlib import AbstractContextManager
 
+from runner.analysis import station
 from runner.evaluate import keeper
 from runner.evaluate.channel import Channel
 
 KIND = keeper.Kind("simulator", interpreted=True)
-# Pools of numpy, OpenMP and MKL would start threads before the fork.
-ENVIRONMENT = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")}
-ENVIRONMENT |= {"CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": "1"}
+ENVIRONMENT = station.ENVIRONMENT | {"TRITON_INTERPRET": "1"}
 
 
 def borrowed(cancel: threading.Event | None = None) -> AbstractContextManager[keeper.Zygote]:

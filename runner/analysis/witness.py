@@ -19,7 +19,7 @@ from typing import Any
 from runner import languages
 from runner.analysis import station
 from runner.analysis.captured import Captured
-from runner.analysis.findings import AnalysisVerdict, Finding, FindingKind, Severity, Source
+from runner.analysis.findings import AnalysisVerdict, Blamed, Finding, FindingKind, Severity, Source
 from runner.analysis.request import Request
 from runner.evaluate.buffers import set_bytes
 from runner.evaluate.channel import BadMessage
@@ -38,14 +38,6 @@ from runner.wire import WireError, from_json
 REPORT_BYTES = 256 << 20
 LAST_WORDS = 200  # characters
 OWN_TENSORS = 8  # what a candidate may allocate beside the inputs, in sets of tensors
-
-
-class Blamed(Exception):
-    """The candidate ended the capture; `finding` says how, `verdict` what that means."""
-
-    def __init__(self, verdict: AnalysisVerdict, finding: Finding) -> None:
-        super().__init__(finding.message)
-        self.verdict, self.finding = verdict, finding
 
 
 @dataclass(frozen=True)
