@@ -40,7 +40,9 @@ def cpp_levels(
     if compiler is None:
         raise MissingCompiler("g++ is not on this machine.", "Install it.")
     (folder / SOURCE).write_text(source, encoding="utf-8")
-    argv = [compiler, *FLAGS, "-fdiagnostics-color=never", SOURCE, "-o", ASSEMBLY]
+    # Without the map the folder's name is in the text, and no two texts of a source are equal.
+    plain = ("-fdiagnostics-color=never", f"-ffile-prefix-map={folder}=.")
+    argv = [compiler, *FLAGS, *plain, SOURCE, "-o", ASSEMBLY]
     finished = run_tool(argv, folder, limits, cancel)
     if finished.timed_out:
         raise DoesNotCompile(f"g++ was stopped after {limits.compile_s:g} s", None)

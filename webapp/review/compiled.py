@@ -100,7 +100,7 @@ class Compiled:
             return self.why_not_alike
         for side, row in ((self.a, self.analysis_a), (self.b, self.analysis_b)):
             if row and not row.kernels:
-                words = f": {row.payload.reason}" if row.payload.reason else "."
+                words = f": {row.payload.reason.rstrip('.')}." if row.payload.reason else "."
                 return f"The analysis of c{side.candidate.number} has no numbers{words}"
         return ""
 

@@ -154,7 +154,9 @@ DIALECTS: dict[str, Dialect] = {
         title="SASS",
         noise=re.compile(r"(?!\s*/\*[0-9a-f]{4,}\*/|\.L_x_\d+:)"),
         cut=_instruction,
-        numbered=re.compile(r"^/\*()[0-9a-f]{4,}\*/|\b(U?R|U?P|SB|B)\d+\b|(?:`\()?(\.L_x_)\d+\)?"),
+        numbered=re.compile(
+            r"^/\*()[0-9a-f]{4,}\*/|\b(U?R|U?P|SB|B)\d+(?:\.reuse)?\b|(?:`\()?(\.L_x_)\d+\)?"
+        ),
         words=re.compile(r"/\*[0-9a-f]{4,}\*/|`\(\.L_x_\d+\)|[\w.]+|\s+|.", re.DOTALL),
     ),
     "asm": Dialect(

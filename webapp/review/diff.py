@@ -103,10 +103,9 @@ class ShortDiff:
 
 @dataclass(frozen=True)
 class Alignment:
-    """`work` is what it took, or would have taken if `coarse`; see MAX_LINE_WORK."""
+    """What is equal in two sequences; `coarse` if that was too long to find out."""
 
     opcodes: tuple[Opcode, ...]
-    work: int
     coarse: bool
 
     @property
@@ -154,20 +153,20 @@ def short_diff(
     return ShortDiff(tuple(lines[:limit_lines]), more, diff.added, diff.removed, diff.notes)
 
 
-def align(a: Sequence[str], b: Sequence[str], most_work: int = MAX_LINE_WORK) -> Alignment:
+def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
     """Which stretches of two sequences are equal; one coarse block where that takes too long."""
     head = _common(a, b)
     tail = _common(a[head:][::-1], b[head:][::-1])
     middle_a, middle_b = a[head : len(a) - tail], b[head : len(b) - tail]
-    work = _work(middle_a, middle_b)
-    if work > most_work:
+    coarse = _work(middle_a, middle_b) > MAX_LINE_WORK
+    if coarse:
         inner: list[Opcode] = [("replace", 0, len(middle_a), 0, len(middle_b))]
     else:
         inner = _opcodes(middle_a, middle_b)
     shifted = [(tag, i + head, j + head, k + head, m + head) for tag, i, j, k, m in inner]
     first: Opcode = ("equal", 0, head, 0, head)
     last: Opcode = ("equal", len(a) - tail, len(a), len(b) - tail, len(b))
-    return Alignment((first, *shifted, last), work, work > most_work)
+    return Alignment((first, *shifted, last), coarse)
 
 
 def _opcodes(a: Sequence[str], b: Sequence[str]) -> list[Opcode]:

@@ -17,19 +17,20 @@ from itertools import groupby
 from runner.analysis.levels import Level
 from webapp.review.dialects import DIALECTS, Dialect
 from webapp.review.diff import (
-    MAX_LINE_WORK,
     Diff,
     Region,
     Row,
     WordMatcher,
-    align,
     numbered,
     rows_of,
 )
 from webapp.review.source import Line, plain_line
+from webapp.review.subsequence import opcodes_of
 
 MAX_LINES = 40_000  # of one level that are compared
 MAX_CHARACTERS = 4_000_000
+WINDOW_LINES = 96  # that are aligned at a time where all at once would take too long
+MAX_CELLS = 3_000_000  # pairs of lines that are looked at to align them as well as can be
 MAX_COST = 3_000  # rows of a page, a long one counted as several
 COST_CHARACTERS = 200
 CONTEXT = 2
@@ -143,7 +144,7 @@ class _Comparison:
         self.dialect, self.a, self.b = dialect, a, b
         self.became = became
         self.survivors = sorted(became)
-        self.work = MAX_LINE_WORK
+        self.cells = MAX_CELLS
         self.notes: dict[str, None] = {}
         self.words = WordMatcher(dialect.words, dialect.word)
         self.exact = WordMatcher(dialect.words)
@@ -192,12 +193,20 @@ class _Comparison:
     def _rows(self, left: list[Line], right: list[Line]) -> list[Row]:
         a = [self.dialect.key(line.text, self.a.kernel) for line in left]
         b = [self.dialect.key(line.text, self.b.kernel) for line in right]
-        alignment = align(a, b, self.work)
-        if not alignment.coarse:
-            self.work -= alignment.work
-        elif left and right:
-            self.notes["Too many equal instructions to align: some groups are one block."] = None
-        return list(rows_of(left, right, alignment.opcodes, self.words))
+        return list(rows_of(left, right, opcodes_of(a, b, self._window(a, b)), self.words))
+
+    def _window(self, a: list[str], b: list[str]) -> int:
+        """As much as is left to be spent allows; below that, little at a time."""
+        cells = len(a) * len(b)
+        if cells <= self.cells:
+            self.cells -= cells
+            return max(1, len(a), len(b))
+        if cells > WINDOW_LINES**2:
+            self.notes[
+                f"Some source lines became so much that it is aligned {WINDOW_LINES} lines at a"
+                " time: the differences found may be more than there are."
+            ] = None
+        return WINDOW_LINES
 
     def _bind(self, rows: list[Row]) -> None:
         """Which name of the right side each name that is defined on the left stands for.
