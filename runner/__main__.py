@@ -104,7 +104,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_model_budgets(whole)
     whole.add_argument("--seed", type=int, default=0, metavar="N")
     whole.add_argument(
-        "--replay", type=Path, metavar="ARCHIVE", help="evaluate that run's candidates afresh"
+        "--replay",
+        type=Path,
+        metavar="ARCHIVE",
+        help="evaluate that run's candidates afresh, all of them",
     )
     served = command("mcp", _mcp, MCP)
     served.add_argument("problem", metavar="PROBLEM")
@@ -154,13 +157,19 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_budgets(command: argparse.ArgumentParser, wall_clock_s: float | None) -> None:
     """Limits of a run; without a default they are new ones, and what is left out stays."""
-    command.add_argument("--evaluations", type=int, metavar="N", help="at most so many")
-    command.add_argument("--wall-clock", type=float, default=wall_clock_s, metavar="S", help="s")
+    many, long = "at most so many", "at most so long"
+    if wall_clock_s is not None:
+        many += f"; default: {Budgets.evaluations}"
+        long += f"; default: {wall_clock_s:g} seconds"
+    command.add_argument("--evaluations", type=int, metavar="N", help=many)
+    command.add_argument(
+        "--wall-clock", type=float, default=wall_clock_s, metavar="SECONDS", help=long
+    )
 
 
 def _add_model_budgets(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--tokens", type=int, metavar="N", help="read and written by models")
-    command.add_argument("--dollars", type=float, metavar="X", help="by the prices of the models")
+    command.add_argument("--tokens", type=int, metavar="N", help="at most so many, cached ones too")
+    command.add_argument("--dollars", type=float, metavar="X", help="at the prices of the models")
 
 
 def _user() -> str:

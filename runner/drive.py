@@ -50,7 +50,7 @@ def drive(
         waits = [player.closing_s for player in players if isinstance(player, Conversant)]
         loop.closing_s = min(max(waits, default=0.0), spec.budgets.wall_clock_s / 4)
         ending = _work(loop, players)
-        turns.close(loop, players[-1], ending.reason)
+        turns.close(loop, _last_word(players), ending.reason)
         return loop.close(ending)
     except Interrupted:
         raise
@@ -59,6 +59,12 @@ def drive(
     except Exception as error:
         loop.fail(error)
         raise
+
+
+def _last_word(players: tuple[Agent, ...]) -> Agent:
+    """Whose closing words a run gets: those of an agent that talks, where there is one."""
+    talkers = [player for player in players if isinstance(player, Conversant)]
+    return (talkers or players)[-1]
 
 
 def _work(loop: Loop, players: tuple[Agent, ...]) -> Ending:

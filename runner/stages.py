@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from runner import prompts, tools
 from runner.conversation import BENCHMARK, CHECK, FINISH, Call
-from runner.loop import Answer, Loop
+from runner.loop import Answer, Loop, count
 from runner.state import Opening
 
 SHARE_USED = tools.refusal(
@@ -45,6 +45,21 @@ def evaluations_used(loop: Loop) -> int:
     return loop.state.evaluations_used - _opening(loop).evaluations
 
 
+def share(stage: Stage) -> str:
+    """What a stage that opens may use, for its brief; empty where only the run has limits."""
+    return _share(stage.evaluations, stage.turns)
+
+
+def left(loop: Loop, stage: Stage) -> str:
+    """What is left of the share of the stage under way, for its brief in a fresh context."""
+    evaluations, talked = stage.evaluations, stage.turns
+    if evaluations is not None:
+        evaluations = max(evaluations - evaluations_used(loop), 0)
+    if talked is not None:
+        talked = max(talked - _turns_used(loop), 1)
+    return _share(evaluations, talked)
+
+
 def refusal(loop: Loop, stage: Stage, call: Call) -> Answer | None:
     """Why a call that the stage offers is not made after all; it was begun in the log."""
     if call.tool in (CHECK, BENCHMARK):
@@ -77,6 +92,15 @@ def summary(loop: Loop) -> str:
     finishes = [call.arguments.get("summary") for call in turn.calls if call.tool == FINISH]
     words = [text for text in finishes if isinstance(text, str)]
     return (words[-1] if words else turn.text).strip()
+
+
+def _share(evaluations: int | None, talked: int | None) -> str:
+    parts = []
+    if evaluations is not None:
+        parts.append(count(evaluations, "evaluation"))
+    if talked is not None:
+        parts.append(count(talked, "turn"))
+    return f"Your share of the run's budget: {' and '.join(parts)}." if parts else ""
 
 
 def _turns_used(loop: Loop) -> int:

@@ -59,9 +59,9 @@ def start(loop: Loop, agent: Agent, stage: Stage, ordinal: int) -> None:
     if isinstance(agent, Proposer):  # it reads the state alone; the brief says whose turn it is
         loop.brief(agent.name, stage.name, ordinal, prompts.text("next_candidate"))
         return
-    before = loop.conversation
+    before, share = loop.conversation, stages.share(stage)
     handed = prompts.Handed(f"{before.agent}, at the end of {before.stage}", stages.summary(loop))
-    loop.brief(agent.name, stage.name, ordinal, prompts.brief(loop, stage.prompt, handed))
+    loop.brief(agent.name, stage.name, ordinal, prompts.brief(loop, stage.prompt, share, handed))
 
 
 def close(loop: Loop, agent: Agent, reason: str) -> None:
@@ -183,5 +183,6 @@ def _start_afresh(
         handed = Turn()
     if handed.usage is not None:
         loop.notice("The context was full; a fresh one goes on from a summary.", handed.usage)
-    text = prompts.brief(loop, stage.prompt, prompts.Handed("your earlier context", handed.text))
+    giver, share = prompts.Handed("your earlier context", handed.text), stages.left(loop, stage)
+    text = prompts.brief(loop, stage.prompt, share, giver)
     loop.brief(agent.name, stage.name, loop.conversation.ordinal, text)

@@ -72,9 +72,9 @@ class Handed:
     text: str
 
 
-def brief(loop: Loop, name: str, handed: Handed | None = None) -> str:
-    """The opening of a context: the stage's own words, then where the run stands."""
-    parts = [objective(loop, name), standing(loop)]
+def brief(loop: Loop, name: str, share: str, handed: Handed | None = None) -> str:
+    """The opening of a context: the stage's own words and its share, then where the run stands."""
+    parts = [*filter(None, (objective(loop, name), share)), standing(loop)]
     if handed is not None and handed.text.strip():
         parts.append(f"## From {handed.giver}\n\n{handed.text.strip()[:HANDED_CHARACTERS]}")
     return "\n\n".join(parts)

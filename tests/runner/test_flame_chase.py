@@ -122,6 +122,14 @@ def test_a_proposing_and_a_talking_agent_take_turns() -> None:
     assert list(state.evaluations) == [1, 2, 4], "nobody measures the other's scratch"
 
 
+def test_the_closing_words_are_those_of_an_agent_that_talks() -> None:
+    bob = talker(turn(finish()), turn(finish()), closing="So much for that.", name="bob")
+    log = chase(bob, ScriptedAgent((), name="ada"))
+    closing = [e.decoded for e in log.events if e.type is EventType.message][-1]
+    assert closing.author == "bob"
+    assert closing.text.startswith("So much for that.\n\nMeasured by the harness: ")
+
+
 def test_two_search_agents_together_search_on() -> None:
     log = make_log()
     spec = RunSpec(**{**vars(SPEC), "budgets": Budgets(evaluations=9)})

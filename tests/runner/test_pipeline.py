@@ -7,15 +7,17 @@ import json
 import pytest
 
 from runner import prompts, tools
-from runner.agents import Agent
-from runner.agents.scripted import ScriptedAgent
-from runner.conversation import BENCHMARK, FINISH
+from runner.agents import Agent, ContextFull
+from runner.agents.scripted import ScriptedAgent, ScriptedConversant
+from runner.conversation import BENCHMARK, FINISH, Turn
 from runner.drive import drive
 from runner.events import Event, EventType, MessageKind
 from runner.log import MemoryLog
+from runner.loop import Loop
 from runner.spec import Budgets, RunSpec
 from runner.stages import Stage
 from runner.state import RunState
+from runner.tools import Tool
 from runner.workflows import pipeline
 from tests.runner.fakes import (
     FakeEvaluator,
@@ -77,6 +79,38 @@ def test_a_stage_begins_with_what_the_one_before_leaves() -> None:
     assert "## From scripted, at the end of research\n\nIt is bound by memory." in (
         write_stage.decoded.text
     )
+
+
+def test_a_brief_says_how_much_of_the_budget_is_for_its_stage() -> None:
+    log = run(talker(DONE, DONE))
+    research, write_stage = briefs(log)[:2]
+    assert "Your share of the run's budget: 12 turns." in research.decoded.text
+    assert "Your share of the run's budget: 8 evaluations and 40 turns." in (
+        write_stage.decoded.text
+    )
+
+
+class Forgetful(ScriptedConversant):
+    """Its context is full before its third turn."""
+
+    def reply(self, loop: Loop, tools: tuple[Tool, ...]) -> Turn:
+        if loop.state.turns.get(self.name) == 2 and loop.conversation.entries:
+            raise ContextFull("full")
+        return super().reply(loop, tools)
+
+    def hand_over(self, loop: Loop, tools: tuple[Tool, ...]) -> Turn:
+        return Turn("I was about to widen the loads.")
+
+
+def test_a_full_context_goes_on_in_a_fresh_one_with_what_is_left_of_the_share() -> None:
+    log = run(Forgetful((DONE, turn(write("1.2"), bench(1)), DONE, DONE, DONE)))
+    assert stages(log)[:4] == ["research", "write", "write", "profile"]
+    again = briefs(log)[2].decoded
+    assert again.ordinal == 2
+    assert "Your share of the run's budget: 7 evaluations and 39 turns." in again.text
+    assert "## From your earlier context\n\nI was about to widen the loads." in again.text
+    state = RunState.from_events(log.history())
+    assert [opening.ordinal for opening in state.stages[:3]] == [1, 2, 3]
 
 
 def test_research_neither_writes_nor_measures() -> None:
