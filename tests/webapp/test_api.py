@@ -238,6 +238,26 @@ def test_a_run_that_is_not_driven_yet_is_waited_for(site: Site, device: DeviceTh
     assert not answers[0].is_error
 
 
+def test_a_paused_run_is_worked_on_once_it_is_resumed(site: Site, device: DeviceThread) -> None:
+    run = launch()
+    token = token_of(run)
+
+    def ask() -> CallToolResult:
+        return site.talk(run, token, lambda client: client.call_tool("frontier", {}))
+
+    with DriverThread(run):
+        until(lambda: types_of(run).count("message") == 2)  # it waits
+        run.ask(ControlAction.pause, "grace")
+        until(lambda: Run.objects.get(pk=run.pk).status == "paused")
+    refused = ask()
+    run.ask(ControlAction.resume, "grace")
+    with DriverThread(run):
+        answered = ask()
+
+    assert refused.structured_content["error"]["problem"] == "is paused: paused by grace."
+    assert not answered.is_error
+
+
 def test_a_run_that_ends_answers_whoever_waits(site: Site) -> None:
     judge, answers = SlowJudge(), []
 
