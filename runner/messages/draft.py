@@ -20,10 +20,15 @@ INVALID = "INVALID_JSON"  # wraps the input of a call that cannot be sent back a
 
 
 class Draft:
-    """What has arrived of one reply of `model`."""
+    """What has arrived of one reply of `model`.
+
+    `stop` is why it ended, in the words of the API, `refused_as` the policy behind a refusal, and
+    `whole` that nothing more comes.
+    """
 
     def __init__(self, model: str) -> None:
         self.stop = ""
+        self.refused_as = ""
         self.whole = False
         self._model = model
         self._blocks: dict[int, dict[str, Any]] = {}
@@ -42,6 +47,8 @@ class Draft:
                 self._extend(event["index"], clean(event["delta"]))
             case "message_delta":
                 self.stop = event["delta"].get("stop_reason") or self.stop
+                details = event["delta"].get("stop_details") or {}
+                self.refused_as = details.get("category") or self.refused_as
                 self._count(event.get("usage"))
             case "message_stop":
                 self.whole = True

@@ -21,11 +21,12 @@ import anthropic
 import httpx2
 
 from runner.agents import AgentFailed, ContextFull
+from runner.conversation import REFUSED
 from runner.events import Usage
 from runner.loop import HEED_S, Interrupted, Loop
 from runner.messages import KEY
 from runner.messages.draft import Draft
-from runner.messages.faults import BrokenStream, Fault, Garbled, Remedy, judge
+from runner.messages.faults import BrokenStream, Fault, Garbled, Remedy, judge, scrub
 
 TICK_S = 0.1  # how often a stream is looked at, and so how often people see it grow
 CONNECT_S = 10.0
@@ -77,6 +78,9 @@ def ask(
         if draft.stop == FULL:
             loop.notice("The reply filled the model's context and was given up.", draft.usage)
             raise ContextFull(FULL)
+        if draft.stop == REFUSED:
+            policy = f" (its policy: {scrub(draft.refused_as)})" if draft.refused_as else ""
+            loop.notice(f"The model's safeguards refused to answer{policy}.")
         return draft
     raise AssertionError("the last attempt ends in a reply or in an exception")
 
@@ -104,28 +108,24 @@ def _bear(loop: Loop, fault: Fault, attempt: int, patience: Patience, usage: Usa
 
 
 def _stream(
-    loop: Loop,
-    request: dict[str, Any],
-    draft: Draft,
-    patience: Patience,
-    base_url: str | None,
+    loop: Loop, request: dict[str, Any], draft: Draft, patience: Patience, base_url: str | None
 ) -> None:
     """Ask once; the draft holds what arrived, whatever happens."""
     shown = ""
     with asyncio.Runner() as runner:
         arrived: list[dict[str, Any]] = []
         reading = runner.get_loop().create_task(_read(request, arrived, patience, base_url))
-        while not reading.done():
+        while not reading.done() and not draft.whole:  # a whole reply is paid for, and is kept
             runner.run(asyncio.wait({reading}, timeout=TICK_S))
             _add(draft, arrived)
             if draft.shown != shown:
                 shown = draft.shown
                 loop.hint(shown)
-            if not reading.done():  # a whole reply is paid for: it is not given up any more
+            if not reading.done() and not draft.whole:
                 loop.heed(draft.usage)
-        reading.result()
-    if not draft.whole:
-        raise BrokenStream
+        error = reading.exception() if reading.done() else None
+        if not draft.whole:
+            raise error or BrokenStream()
 
 
 async def _read(

@@ -70,6 +70,8 @@ def judge(error: Exception, silence_s: float) -> Fault | None:
     match error:
         case anthropic.APIStatusError():
             return _judge_status(error)
+        case anthropic.APITimeoutError(__cause__=httpx2.ConnectTimeout()):
+            return Fault("The model cannot be reached", Remedy.again)
         case httpx2.ReadTimeout() | anthropic.APITimeoutError():
             words = f"The model has sent nothing for {silence_s:g} s"
             return Fault(words, Remedy.again)

@@ -64,6 +64,7 @@ class Reply:
 
     blocks: tuple[Block, ...]
     stop: str = ""
+    refused_as: str = ""
     tokens: int | None = None
     pace_s: float = 0.0
     pings: int = 0
@@ -82,7 +83,7 @@ class Status:
 
 @dataclass(frozen=True)
 class Drop:
-    """The connection ends after so many events of the reply."""
+    """The connection breaks after so many events of the reply."""
 
     reply: Reply
     events: int
@@ -189,7 +190,9 @@ class MessagesServer:
         stop = said.stop or ("tool_use" if any(isinstance(b, ToolUse) for b in said.blocks) else "")
         spoken = json.dumps(blocks)
         tokens = said.tokens or max(1, len(spoken) // CHARACTERS_PER_TOKEN)
-        delta = {"stop_reason": stop or "end_turn", "stop_sequence": None}
+        delta: dict[str, Any] = {"stop_reason": stop or "end_turn", "stop_sequence": None}
+        if said.refused_as:
+            delta["stop_details"] = {"type": "refusal", "category": said.refused_as}
         yield {"type": "message_delta", "delta": delta, "usage": {"output_tokens": tokens}}
         yield {"type": "message_stop"}
 

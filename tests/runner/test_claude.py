@@ -340,11 +340,13 @@ def test_a_call_cut_at_the_longest_turn_is_malformed_and_nothing_worse() -> None
 
 
 def test_a_refusal_is_nudged_and_the_refused_turn_is_not_shown_again() -> None:
-    refused = reply(Text("I can"), ToolUse("frontier"), stop="refusal")
+    refused = reply(Text("I can"), ToolUse("frontier"), stop="refusal", refused_as="frontier_llm")
     played = play([refused])
     assert played.turns[0].calls == ()
     roles = [message["role"] for message in played.requests[1]["messages"]]
     assert roles == ["user"]
+    words = "The model's safeguards refused to answer (its policy: frontier_llm)."
+    assert played.notices == [words]
     assert "refused by your provider's safeguards" in texts_of(played.requests[1])[-1]
     assert played.status is RunStatus.finished
 

@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
+import anthropic
+import httpx2
 import pytest
 
 from runner.events import ControlAction, ControlPayload, EventType, RunStatus
@@ -135,6 +137,29 @@ def test_what_a_given_up_reply_cost_is_counted() -> None:
     assert lost.usage.output_tokens > 100  # of the 20 events that had been streamed
     assert played.state.dollars == pytest.approx(sum(u.dollars or 0 for u in played.usages))
     assert len(played.usages) == len(played.requests)
+
+
+def test_a_whole_reply_is_kept_though_its_connection_breaks_or_stays_open_after_it() -> None:
+    started = time.monotonic()
+    played = play([Drop(FRONTIER, 1_000), Silent(30, FRONTIER, 1_000)])
+    assert time.monotonic() - started < 5
+    assert played.notices == []
+    assert [turn.text for turn in played.turns[:2]] == ["I look at the frontier."] * 2
+    assert played.status is RunStatus.finished
+
+
+def test_an_address_that_never_answers_is_not_called_silence() -> None:
+    request = httpx2.Request("POST", "http://example.invalid")
+    try:
+        raise anthropic.APITimeoutError(request) from httpx2.ConnectTimeout("no")
+    except anthropic.APITimeoutError as error:
+        fault = faults.judge(error, 60.0)
+    assert fault == faults.Fault("The model cannot be reached", faults.Remedy.again)
+
+
+def test_a_defect_of_ours_is_no_fault_of_the_model() -> None:
+    assert faults.judge(KeyError("x"), 60.0) is None
+    assert faults.judge(ValueError("x"), 60.0) is None
 
 
 def test_a_stop_cuts_a_silent_reply_within_a_second() -> None:
