@@ -96,7 +96,7 @@ def _apply_evaluation(run: Run, payload: EvaluationPayload, seq: int) -> None:
         known = candidate.exists()
     else:
         low, high = evaluation.ci95 or (None, None)
-        known = candidate.filter(evaluation_seq=None).update(
+        changed = candidate.filter(evaluation_seq=None).update(
             evaluation_seq=seq,
             verdict=evaluation.verdict.value,
             reason=evaluation.reason,
@@ -105,6 +105,7 @@ def _apply_evaluation(run: Run, payload: EvaluationPayload, seq: int) -> None:
             ci_high=high,
             evaluation_text=canonical(to_json(evaluation)),
         )
+        known = changed == 1
     if not known:
         raise ProjectionError(f"candidate {payload.candidate} is not there or was evaluated before")
     run.evaluations += 1
