@@ -174,7 +174,7 @@ def _start_afresh(
     loop: Loop, agent: Conversant, stage: Stage, offered: tuple[tools.Tool, ...]
 ) -> None:
     """The same stage in a fresh context: the brief, what is measured, and what the agent says."""
-    if not loop.conversation.entries:
+    if loop.conversation.last_turn is None:
         raise AgentFailed("the brief alone does not fit the model's context")
     try:
         handed = agent.hand_over(loop, offered)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from runner import prompts
-from runner.agents import Agent
+from runner.agents import Agent, ContextFull
+from runner.agents.scripted import ScriptedConversant
 from runner.conversation import Call, Turn
 from runner.drive import drive
 from runner.events import (
@@ -328,6 +329,21 @@ def test_failed_proposals_count_after_a_resumption_as_they_did_before_it() -> No
         verdicts = [evaluation.verdict for evaluation in state.evaluations.values()]
         assert verdicts[:3] == [Verdict.compile_error, Verdict.wrong_values, Verdict.crashed]
         assert (state.evaluations_used, len(state.candidates)) == (5, 5), f"cut after {cut}"
+
+
+def test_a_context_that_is_full_before_a_turn_was_taken_in_it_fails_the_run_with_the_reason() -> (
+    None
+):
+    class Full(ScriptedConversant):
+        def reply(self, loop: Loop, tools: tuple[Tool, ...]) -> Turn:
+            if loop.state.turns:
+                raise ContextFull("the prompt is too long")
+            return super().reply(loop, tools)
+
+    faster = turn(write("1.4"), bench(1, FIRST_CASE))  # so that the fresh context has a nudge in it
+    log = run(Full((faster,)))
+    assert ending(log).startswith("failed: the brief alone does not fit the model's context")
+    assert len(said(log, MessageKind.brief)) == 2
 
 
 def test_an_agent_without_a_word_at_the_end_leaves_the_measured_line() -> None:
