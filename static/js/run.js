@@ -16,6 +16,7 @@ const trace = page.querySelector("[data-trace]");
 const health = page.querySelector("[data-health]");
 const below = page.querySelector("[data-new]");
 const find = page.querySelector("[data-find]");
+const answer = page.querySelector("#run-said");
 const types = new Set(page.dataset.types.split(" "));
 const needle = new URLSearchParams(location.search).get("q") ?? "";
 const rows = () => [...trace.querySelectorAll(".ev[data-seq]:not(.filtered)")];
@@ -90,7 +91,8 @@ function liveRow(author) {
 }
 
 function showText(text) {
-  if (!atTail || !text || !types.has("message")) return;
+  if (!text) { endText(); return; } // given up: no step will come of it
+  if (!atTail || !types.has("message")) return;
   const follow = nearEnd();
   if (!live) {
     live = liveRow(speaker());
@@ -114,6 +116,7 @@ function append(items) {
   endText();
   const shown = items.filter(wanted);
   if (items.some((item) => TELLING.has(item.type))) refreshPanels();
+  if (items.some((item) => item.type === "control")) answer.replaceChildren(); // it took effect
   if (!shown.length) return;
   if (!atTail) { unseen += shown.length; sayNew(); return; }
   trace.querySelector("[data-empty]")?.remove();

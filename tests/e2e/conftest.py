@@ -93,9 +93,17 @@ class Deck:
 
 @pytest.fixture(scope="module")
 def deck() -> Iterator[Deck]:
+    with raised({}) as raised_deck:
+        yield raised_deck
+
+
+@contextlib.contextmanager
+def raised(more: dict[str, str]) -> Iterator[Deck]:
+    """A Warpdeck of its own, with more in its environment than a person has who sets nothing."""
     data = Path(tempfile.mkdtemp(prefix="wd-e2e-"))
     port = free_port()
-    environment = {k: v for k, v in os.environ.items() if k not in ("REDIS_URL", "DATABASE_URL")}
+    unset = ("REDIS_URL", "DATABASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+    environment = {k: v for k, v in os.environ.items() if k not in unset} | more
     process = subprocess.Popen(
         [sys.executable, "manage.py", "up", "--port", str(port)],
         cwd=ROOT,

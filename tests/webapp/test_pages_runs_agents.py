@@ -245,6 +245,17 @@ def test_a_context_that_was_opened_afresh_is_no_second_stage(alice: Client) -> N
     assert outline.count("<b>goal</b>") == 1
 
 
+def test_the_outline_says_what_a_mere_check_found(alice: Client) -> None:
+    talk = Talk()
+    for number, verdicts in enumerate((["passed"], ["passed", "wrong_values"], ["timeout"]), 1):
+        talk.candidate(f"int x{number};", "an idea", f"e{number}.1")
+        for scope, verdict in zip(("check", "case odd"), verdicts, strict=False):
+            talk.evaluated(number, scope, verdict)
+    talk.evaluated(3, speedup=1.5)
+    outline = words(part(page_of(alice, talk.run), 'id="run-outline"', "</nav>"))
+    assert re.findall(r"an idea (\S+)", outline) == ["checked", "wrong", "1.50×"]
+
+
 def test_costs_stand_by_agent_and_model(alice: Client) -> None:
     talk = Talk()
     talk.brief("leg", 1)

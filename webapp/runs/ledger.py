@@ -1,8 +1,8 @@
-"""Ledger: what the messages of a run say of its costs and stages.
+"""Ledger: what the log of a run says of its costs, its stages and what was only tried.
 
 A log never changes, so what was read of it is kept and the next reading goes on from there: a page
-that is refreshed many times a minute reads each message once. Budgets and their limits are not its
-business; they stand in the budget events.
+that is refreshed many times a minute reads each event once. Budgets and their limits are not its
+business; they stand in the budget events. Nor are whole evaluations; they stand in the rows.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.events import EventType, MessageKind, Usage
+from runner.results import Verdict
 from runner.wire import from_json
 from webapp.runs.models import Event, Run
 
 KEPT_RUNS = 256
+READ = (EventType.message.value, EventType.evaluation.value)
 
 
 @dataclass(frozen=True)
@@ -62,26 +64,43 @@ class Stage:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What the messages up to `seq` say. `agent` is whose context is under way."""
+    """What the log up to `seq` says. `agent` is whose context is under way.
+
+    `trials` has the verdict of each candidate that was evaluated in a narrower scope: the latest
+    that did not pass, if one did not.
+    """
 
     seq: int = 0
     agent: str = ""
     stages: tuple[Stage, ...] = ()
     by_player: dict[tuple[str, str], Spending] = field(default_factory=dict)
+    trials: dict[int, Verdict] = field(default_factory=dict)
 
-    def apply(self, seq: int, message: dict[str, Any]) -> Ledger:
-        """The ledger after one more message payload, as plain JSON."""
+    def apply(self, seq: int, payload: dict[str, Any]) -> Ledger:
+        """The ledger after one more payload, of a message or an evaluation, as plain JSON."""
         ledger = replace(self, seq=seq)
+        if "evaluation" in payload:
+            return ledger._tried(payload)
+        return ledger._heard(seq, payload)
+
+    @property
+    def spendings(self) -> list[Spending]:
+        """By agent and model, in the order in which they first asked."""
+        return list(self.by_player.values())
+
+    def _heard(self, seq: int, message: dict[str, Any]) -> Ledger:
+        ledger = self
         if message.get("kind") == MessageKind.brief:
             ledger = ledger._briefed(seq, message)
         if message.get("usage"):
             ledger = ledger._paid(message["author"], from_json(Usage, message["usage"]))
         return ledger
 
-    @property
-    def spendings(self) -> list[Spending]:
-        """By agent and model, in the order in which they first asked."""
-        return list(self.by_player.values())
+    def _tried(self, payload: dict[str, Any]) -> Ledger:
+        number, verdict = payload["candidate"], Verdict(payload["evaluation"]["verdict"])
+        if not payload.get("scope") or (verdict is Verdict.passed and number in self.trials):
+            return self
+        return replace(self, trials={**self.trials, number: verdict})
 
     def _briefed(self, seq: int, message: dict[str, Any]) -> Ledger:
         agent, ordinal = message["author"], message.get("ordinal", 0)
@@ -105,7 +124,7 @@ def ledger(run: Run) -> Ledger:
     """The ledger of a run as far as its log goes now; at most one query."""
     with _lock:
         known = _kept.get(run.uuid, Ledger())
-    rows = Event.objects.filter(run=run, type=EventType.message.value, seq__gt=known.seq)
+    rows = Event.objects.filter(run=run, type__in=READ, seq__gt=known.seq)
     for seq, body in rows.order_by("seq").values_list("seq", "body"):
         known = known.apply(seq, json.loads(body)["payload"])
     with _lock:

@@ -49,7 +49,7 @@ CHIPS: dict[str, tuple[str, str, str]] = {
     "out_of_memory": ("bad", "✕", "out of memory"),
     "harness_error": ("warn", "⚠", "harness error"),
     "not_judged": ("idle", "○", "not judged"),
-    "pending": ("run", "◐", "evaluating"),
+    "pending": ("run", "◐", "not judged yet"),
     "faster": ("ok", "▲", "faster"),
     "slower": ("bad", "▼", "slower"),
     "indistinguishable": ("idle", "≈", "indistinguishable"),

@@ -19,6 +19,7 @@ from runner.events import RunStatus
 from runner.integrity import MEANINGS, Meaning
 from runner.results import CaseResult, CheckStatus, Evaluation, IntegrityCheck, Outcome, Timing
 from webapp.runs.models import Candidate, Run
+from webapp.runs.overview import Overview
 from webapp.runs.provenance import Fact, facts, further_details
 from webapp.runs.templatetags.formats import label
 
@@ -183,6 +184,15 @@ def shown_verdict(candidate: Candidate, run: Run) -> str:
     if candidate.verdict:
         return candidate.verdict
     return "unmeasured" if run.state.ended else "pending"
+
+
+@register.filter
+def verdict_so_far(candidate: Candidate, overview: Overview) -> str:
+    """The same, but what a check of it found is more than nothing."""
+    tried = overview.ledger.trials.get(candidate.number)
+    return (
+        tried.value if tried and not candidate.verdict else shown_verdict(candidate, overview.run)
+    )
 
 
 SHORT = {
