@@ -12,7 +12,7 @@ from django.utils import timezone
 from runner.analysis.analyze import AnalysisSpec, Report
 from runner.analysis.findings import Analysis, AnalysisVerdict
 from runner.analysis.simulate import SimulationSpec
-from runner.events import ControlAction, EventType
+from runner.events import ControlAction, EventType, RunPayload, RunStatus
 from runner.results import Evaluation
 from runner.spec import Budgets, EvaluationSpec, RunSpec, SpecError
 from runner.state import RunState, moment
@@ -20,6 +20,8 @@ from tests.factories import make_run, make_user
 from tests.webapp.fakes import DeviceThread, Judge, hangs_until_cancelled, passes, register
 from webapp.fleet.models import LIVE_FOR, Device
 from webapp.runs import driver
+from webapp.runs.leases import Lease
+from webapp.runs.log import DatabaseLog
 from webapp.runs.models import Event, Job, Run
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
@@ -188,6 +190,24 @@ def test_a_resumed_run_goes_on_and_its_pause_is_nobody_s_time() -> None:
     whole_s = (run.ended_at - run.started_at).total_seconds()
     assert gap_s >= 0.5
     assert used_s < state(run).wall_clock_s == pytest.approx(whole_s - gap_s, abs=0.01)
+
+
+def test_a_resumption_asked_for_while_the_driver_lets_go_is_not_lost() -> None:
+    run = make_run("running")
+    run.ask(ControlAction.pause, "ada")
+    token = Run.objects.take(run.pk, "a driver")
+    assert token is not None
+    log = DatabaseLog(run, token)
+    log.emit(run.requests.get().payload)
+    log.emit(RunPayload(RunStatus.paused, "paused by ada"))
+    run.refresh_from_db()
+    run.ask(ControlAction.resume, "grace")
+    assert Run.objects.get().status == "paused", "its driver still holds it"
+
+    driver.leave_paused(run.pk, Lease(Run.objects.all(), run.pk, token))
+
+    run.refresh_from_db()
+    assert (run.status, run.lease_until) == ("queued", None)
 
 
 def test_a_steering_note_is_logged_once_whoever_drives() -> None:

@@ -139,7 +139,7 @@ class Feed:
 
     def _overhear(self, after: int, text: str) -> None:
         """Take up what is being said, unless the turn that it belongs to is over."""
-        if after >= self._turn_seq and text != self.text:
+        if self._seq is not None and after >= self._turn_seq and text != self.text:
             self.text = text
             self._wake_sockets()
 
