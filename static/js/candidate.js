@@ -1,5 +1,6 @@
-// The candidate page: j and k walk through the run's candidates; lines of the source and of a level
-// that belong together light up together, and a click on one brings the other into view.
+// The candidate page: j and k walk through the run's candidates, n and p through the findings beside
+// the source. Lines of the source and of a level that belong together light up together, and a click
+// on one brings the other into view.
 
 import { onKey } from "./base.js";
 
@@ -7,6 +8,18 @@ for (const [key, selector] of [["j", "[data-next]"], ["k", "[data-previous]"]]) 
   const link = document.querySelector(selector);
   if (link) onKey(key, () => link.click());
 }
+
+const notes = [...document.querySelectorAll(".line-note > summary")];
+
+function step(by) {
+  if (!notes.length) return;
+  const now = notes.indexOf(document.activeElement);
+  const next = notes[now < 0 && by < 0 ? notes.length - 1 : (now + by + notes.length) % notes.length];
+  next.focus({ preventScroll: true });
+  next.scrollIntoView({ block: "center" });
+}
+onKey("n", () => step(1));
+onKey("p", () => step(-1));
 
 const code = document.querySelector("[data-code]");
 
@@ -31,6 +44,16 @@ function reveal(line, box) {
   }
 }
 
+// Both boxes at the first line that they have in common.
+function meet() {
+  const box = code.querySelector(".level-text");
+  const first = box?.querySelector("[data-source]");
+  const line = first && document.getElementById(`L${first.dataset.source}`);
+  if (!line) return;
+  reveal(first, box);
+  reveal(line, code.querySelector(".own"));
+}
+
 // The first line of the level that is from this source line; from another window if need be.
 async function showLevel(number) {
   let box = code.querySelector(".level-text");
@@ -41,11 +64,14 @@ async function showLevel(number) {
     box = code.querySelector(".level-text");
   }
   const [first] = levelLines(number);
+  const line = document.getElementById(`L${number}`);
   if (first && box) reveal(first, box);
+  if (line) reveal(line, code.querySelector(".own"));
   light(number);
 }
 
 if (code) {
+  code.addEventListener("htmx:afterSwap", meet);
   // Only a mouse that moves: lines that scroll under one that rests are not pointed at.
   let rested = "";
   code.addEventListener("mousemove", (event) => {
@@ -74,3 +100,4 @@ if (code) {
 // An address may ask for the lines of a source line.
 const asked = new URLSearchParams(location.search).get("line");
 if (code && asked) showLevel(asked);
+else if (code && !location.hash.startsWith("#L")) meet();

@@ -162,6 +162,13 @@ def test_half_the_warps_change_nothing_of_ttgir_but_the_layout_and_the_module() 
     assert [marked(row) for row in changed_rows(diff)] == [["16", "8"], ["16", "8"]]
 
 
+def test_another_name_of_the_kernel_is_no_difference_even_if_it_is_that_of_an_opcode() -> None:
+    text = ".visible .entry {0}(\n\tld.param.b64 \t%rd1, [{0}_param_0];\n\tadd.s32 \t%r1, %r1, 1;\n"
+    left, right = (Level("ptx", text.format(name)) for name in ("add", "sum"))
+    diff = diff_levels("ptx", Side(left, "add", SOURCE), Side(right, "sum", SOURCE), SAME_LINES)
+    assert changed_rows(diff) == []
+
+
 def test_host_assembly_is_compared_too() -> None:
     level = real("asm", ROWS, "cpp")
     other = Level("asm", level.text.replace("vmaxps", "vminps"), level.lines)

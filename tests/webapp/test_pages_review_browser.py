@@ -9,11 +9,12 @@ from django.test import Client
 from playwright.sync_api import Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
+from runner.events import AnalysisPayload
 from runner.results import Ceiling
 from runner.wire import canonical, to_json
 from tests.chromium import chromium
 from tests.factories import HOST, make_candidate, make_run, make_user
-from tests.webapp.analysed import FEWER_WARPS, TILE, analysed
+from tests.webapp.analysed import FEWER_WARPS, TILE, add_analysis, analysed
 from webapp.fleet.models import Device
 from webapp.runs.models import Run
 
@@ -167,6 +168,20 @@ def test_a_click_on_a_line_brings_the_other_side_into_view(open_page: Open) -> N
     expect(page.locator('.ll.lit[data-source="38"]').first).to_be_in_viewport()
     page.locator('.ll[data-source="28"] .src, .ll[data-source="38"] .src').first.click()
     expect(page.locator(".cl.lit")).to_be_in_viewport()
+
+
+def test_n_and_p_walk_the_findings_beside_the_source(open_page: Open) -> None:
+    run = make_run("running", language="triton")
+    analysed(run, TILE)
+    finding = {"kind": "tail_wave", "severity": "warning", "message": "idle"}
+    places = tuple({**finding, "source": {"file": "c1.py", "line": line}} for line in (32, 38))
+    add_analysis(run, AnalysisPayload(1, "review", places))
+    page = open_page(f"/runs/{run.pk}/c/1/")
+    for key, line in (("n", 32), ("n", 38), ("p", 32)):
+        page.keyboard.press(key)
+        expect(page.locator(f"#L{line} + .line-note > summary")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#L32 + .line-note")).to_contain_text("Choose a tile that divides the work")
 
 
 def test_the_keyboard_walks_the_changes_of_a_level_too(open_page: Open) -> None:

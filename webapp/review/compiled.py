@@ -19,7 +19,7 @@ from webapp.review.levels import NoLevels, find_level, level_names, load_levels,
 from webapp.review.resources import KernelDelta, Row, deltas, keyed, paired
 
 LANGUAGES = {"triton": "Triton", "cuda": "CUDA C++", "cpp": "C++"}
-HEADLINE = 6  # changes of a kernel that the head of the page names
+HEADLINE = 8  # changes of a kernel that the head of the page names
 # Read first by most who compare; the order of compilation is that of the candidate's page.
 FIRST = ("ttgir", "ptx", "sass")
 

@@ -7,11 +7,13 @@ check that they stand for the same values. It compares nothing.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MAX_KEYED = 40_000  # characters; a longer line is its own key
+MAX_NAME = 500  # characters of a kernel's name that tell it from others
 KERNEL = "‹kernel›"
 
 
@@ -54,7 +56,7 @@ class Dialect:
         """What two lines must have in common to be the same."""
         if len(line) > MAX_KEYED:
             return line
-        own = line.replace(kernel, KERNEL) if kernel else line
+        own = _named(kernel).sub(KERNEL, line) if kernel else line
         return " ".join(self.numbered.sub(_bare, own).split())
 
     def word(self, word: str) -> str:
@@ -67,6 +69,13 @@ class Dialect:
             return Uses((), ())
         defined = self.named.findall(self.defined(line))
         return Uses(tuple(defined), tuple(self.named.findall(line)))
+
+
+@functools.lru_cache(maxsize=64)
+def _named(kernel: str) -> re.Pattern[str]:
+    """Where a line names the kernel itself, which may well be called as an opcode is."""
+    name = re.escape(kernel[:MAX_NAME])
+    return re.compile(rf"(?<=@){name}\b|\b{name}(?=_param_\d|\()")
 
 
 def _bare(found: re.Match[str]) -> str:
@@ -129,8 +138,8 @@ _MLIR = Dialect(
 )
 
 DIALECTS: dict[str, Dialect] = {
-    "ttir": Dialect(**{**vars(_MLIR), "title": "TTIR"}),
-    "ttgir": Dialect(**{**vars(_MLIR), "title": "TTGIR"}),
+    "ttir": replace(_MLIR, title="TTIR"),
+    "ttgir": replace(_MLIR, title="TTGIR"),
     "llir": Dialect(
         title="LLIR",
         noise=re.compile(r"!|\s*$|; ModuleID|source_filename"),

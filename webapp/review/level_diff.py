@@ -98,16 +98,14 @@ class Stretch:
     def rows(self) -> int:
         return sum(group.count for group in self.groups)
 
-    @property
-    def hidden(self) -> int:
-        return sum(group.hidden for group in self.groups)
-
 
 @dataclass(frozen=True)
 class LevelDiff:
+    """`followed` says whether names were; else they were not compared at all."""
+
     stretches: tuple[Stretch, ...]
     notes: tuple[str, ...]
-    renamed: bool  # whether names were followed; else they were not compared at all
+    followed: bool
 
     def _sum(self, name: str) -> int:
         return sum(getattr(group, name) for each in self.stretches for group in each.groups)
