@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 
 def test_each_action_becomes_a_request_of_who_asks() -> None:
-    run = make_run("running", budgets=Budgets(evaluations=24, tokens=100_000))
+    run = make_run("running", agent="claude", budgets=Budgets(evaluations=24, tokens=100_000))
 
     call_command("control", "--by", "ada", str(run.pk), "steer", "mind", "the tail")
     call_command("control", "--by", "ada", run.uuid, "pause")

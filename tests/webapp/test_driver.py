@@ -210,13 +210,13 @@ def test_a_resumption_asked_for_while_the_driver_lets_go_is_not_lost() -> None:
     assert (run.status, run.lease_until) == ("queued", None)
 
 
-def test_a_steering_note_is_logged_once_whoever_drives() -> None:
-    run = launch(2)
+def test_a_request_takes_effect_once_whoever_drives() -> None:
+    run = launch(1)
     shutdown = threading.Event()
 
     def judge(spec: EvaluationSpec, cancel: threading.Event) -> Evaluation:
         if not run.requests.exists():
-            run.ask(ControlAction.steer, "ada", "mind the tail")
+            run.ask(ControlAction.extend, "ada", budgets=Budgets(evaluations=2))
             shutdown.set()
         return passes(spec, cancel)
 
@@ -226,10 +226,9 @@ def test_a_steering_note_is_logged_once_whoever_drives() -> None:
         drive(run)
         drive(run)
 
-    notes = [event.log.decoded for event in run.events.filter(type="control")]
-    assert [(note.action, note.text, note.request) for note in notes] == [
-        ("steer", "mind the tail", 1)
-    ]
+    taken = [event.log.decoded for event in run.events.filter(type="control")]
+    assert [(each.action, each.request) for each in taken] == [("extend", 1)]
+    assert_dense_and_each_evaluated_once(run)
 
 
 def test_an_extended_run_goes_on_to_its_new_limits() -> None:

@@ -144,7 +144,7 @@ def test_a_stop_request_for_a_run_that_nobody_drives_ends_it() -> None:
 
 
 def test_a_stop_request_for_a_paused_run_ends_it_with_all_that_was_asked_before() -> None:
-    run = make_run("running", candidates=1)
+    run = make_run("running", candidates=1, agent="claude")
     run.ask(ControlAction.pause, "ada")
     make_event(run, run.requests.get().payload)
     make_event(run, RunPayload(RunStatus.paused, "paused by ada"))

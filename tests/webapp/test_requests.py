@@ -39,7 +39,7 @@ def refused(run: Run, action: ControlAction, **what: object) -> SpecError:
 
 
 def test_requests_are_numbered_densely_within_their_run() -> None:
-    one, other = make_run("running"), make_run("running")
+    one, other = make_run("running", agent="claude"), make_run("running", agent="claude")
 
     for run in (one, other):
         run.ask(STEER, "ada", "try wider vectors")
@@ -50,7 +50,7 @@ def test_requests_are_numbered_densely_within_their_run() -> None:
 
 
 def test_two_people_who_ask_at_once_get_two_numbers() -> None:
-    run = make_run("running")
+    run = make_run("running", agent="claude")
 
     def ask(name: str) -> None:
         for index in range(10):
@@ -112,8 +112,14 @@ def test_only_a_paused_run_is_resumed_and_only_another_is_paused() -> None:
     assert "not paused" in refused(run, RESUME).problem
 
 
+def test_an_agent_that_reads_no_notes_is_told_none() -> None:
+    run = make_run("running", agent="search")
+
+    assert "reads no notes" in refused(run, STEER, text="wider").problem
+
+
 def test_an_empty_note_and_an_endless_one_are_refused() -> None:
-    run = make_run("running")
+    run = make_run("running", agent="claude")
 
     assert refused(run, STEER, text=" \n").field == "text"
     assert refused(run, STEER, text="x" * 5000).field == "text"
@@ -141,7 +147,7 @@ def test_an_extension_must_change_the_limits_and_leave_room_for_what_is_used(
 
 
 def test_what_is_asked_is_pending_until_it_is_in_the_log() -> None:
-    run = make_run("running")
+    run = make_run("running", agent="claude")
     run.ask(STEER, "ada", "mind the tail")
     assert [each.text for each in run.pending_requests] == ["mind the tail"]
 
@@ -163,7 +169,7 @@ def test_a_paused_run_that_is_resumed_waits_for_a_worker_at_once() -> None:
 
 def test_a_paused_run_is_not_driven() -> None:
     run = make_paused()
-    run.ask(STEER, "ada", "later")
+    run.ask(EXTEND, "ada", budgets=Budgets(evaluations=40))
 
     assert Run.objects.take(run.pk, "a driver") is None
     assert Run.objects.active().filter(pk=run.pk).exists()

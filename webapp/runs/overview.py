@@ -22,12 +22,12 @@ from runner.spec import Budgets, RunSpec
 from runner.wire import from_json
 from webapp.fleet.models import Device
 from webapp.review.roofline import Measured, Roofline, roofs_for
+from webapp.runs import requests
 from webapp.runs.chart import Chart, chart
 from webapp.runs.ledger import Ledger, Stage, ledger
 from webapp.runs.models import Candidate, Event, Job, Run
 from webapp.runs.thumbnail import Thumbnail
 
-DEAF = {"search", "scripted", "replay"}  # agents that propose, and read nothing
 TURNS = (ControlAction.pause, ControlAction.resume)
 
 
@@ -204,7 +204,7 @@ class Overview:
     @property
     def listens(self) -> bool:
         """True if some agent of it reads what people say."""
-        return any(player.agent not in DEAF for player in self.spec.players)
+        return requests.listens(self.spec)
 
     @property
     def asked_to_pause(self) -> bool:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runner.events import ControlAction, ControlPayload
-from runner.spec import Budgets, SpecError
+from runner.spec import Budgets, RunSpec, SpecError
 from runner.state import RunState
 
 if TYPE_CHECKING:
     from webapp.runs.models import Run, RunRequest
 
 TEXT_CHARACTERS = 4_000
+DEAF = {"search", "scripted", "replay"}  # agents that propose, and read nothing
 ELSEWHERE = "Launch a run of your own with the same settings."
 
 
@@ -33,6 +34,7 @@ def check(run: Run, wanted: ControlPayload, earlier: list[RunRequest]) -> None:
         case ControlAction.pause | ControlAction.resume:
             _check_turn(wanted.action, earlier)
         case ControlAction.steer:
+            _check_listens(run.spec)
             _check_text(wanted.text)
         case ControlAction.extend:
             _check_budgets(wanted.budgets, run)
@@ -55,6 +57,17 @@ def _check_turn(action: ControlAction, earlier: list[RunRequest]) -> None:
         raise SpecError("action", f"{turns[-1].by} asked it to pause before.", "Resume or stop it.")
     if not paused and action is ControlAction.resume:
         raise SpecError("action", "it is not paused.", "Pause it first.")
+
+
+def listens(spec: RunSpec) -> bool:
+    """True where some agent of the run reads what people tell it."""
+    return any(player.agent not in DEAF for player in spec.players)
+
+
+def _check_listens(spec: RunSpec) -> None:
+    if not listens(spec):
+        problem = f"the {spec.agent} agent goes by measurements alone and reads no notes."
+        raise SpecError("action", problem, "Pause, extend or stop the run.")
 
 
 def _check_text(text: str) -> None:
