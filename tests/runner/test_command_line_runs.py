@@ -43,7 +43,7 @@ from tests.runner.fakes import (
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("--device", "host", "--case-set", "host-quick")
 Capture = pytest.CaptureFixture[str]
-COUNT = 12
+COUNT = 20
 
 
 @pytest.fixture(scope="module")

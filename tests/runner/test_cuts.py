@@ -40,6 +40,7 @@ from tests.runner.fakes import (
     turn,
     write,
 )
+from tests.runner.workbench import FakeExaminer, review
 
 FIRST_CASE = "2048x2048-fp32"
 BUDGETS = Budgets(evaluations=20, wall_clock_s=1e5)
@@ -78,7 +79,7 @@ LOOKING = turn(("read_problem", {}), ("list_zoo", {}), ("search_knowledge", {"qu
 WRITING = (
     turn(("read_zoo", {"kernel": "softmax_rows"}), text="What is there?"),
     turn(write("1.2", "Plain rows.")),
-    turn(("check", {"candidate": 1}), bench(1, FIRST_CASE)),
+    turn(("simulate", {"candidate": 1}), ("check", {"candidate": 1}), bench(1, FIRST_CASE)),
     turn(bench(1)),
     turn(write("wrong_values", "No maximum.", parent=1), bench(2), bench(9)),
     turn(
@@ -149,7 +150,15 @@ def facts(events: list[Event]) -> list[str]:
 def play(scene: Scene, log: MemoryLog) -> RunStatus:
     evaluator = Once(scene.judge, RunState.from_events(log.history()))
     control, create = Requests(), scene.create
-    return drive(scene.spec, log, evaluator, control, clock=Seconds(), create=create)
+    return drive(
+        scene.spec,
+        log,
+        evaluator,
+        control,
+        clock=Seconds(),
+        create=create,
+        examiner=FakeExaminer(review()),
+    )
 
 
 @pytest.mark.parametrize("name", SCENES)
