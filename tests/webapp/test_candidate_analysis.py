@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import re
 from dataclasses import replace
 
@@ -13,8 +14,8 @@ from django.test.utils import CaptureQueriesContext
 
 from runner.analysis import stored
 from runner.analysis.levels import Level, Levels
-from runner.events import AnalysisPayload
-from tests.factories import make_candidate, make_run, make_user
+from runner.events import AnalysisPayload, RunPayload, RunStatus
+from tests.factories import make_candidate, make_event, make_run, make_user
 from tests.webapp.analysed import (
     FEWER_WARPS,
     ROWS,
@@ -26,6 +27,7 @@ from tests.webapp.analysed import (
     report_of,
 )
 from webapp.runs import store
+from webapp.runs.archives import export_archive, import_archive
 from webapp.runs.models import Run
 
 pytestmark = pytest.mark.django_db
@@ -163,6 +165,19 @@ def test_the_assembly_of_a_cpp_candidate_is_there_too(alice: Client, run: Run) -
     line = 1 + text[: text.index("vmaxps")].count("\n")
     assert "vmaxps" in page_of(alice, f"/runs/{run.pk}/c/1/levels/?level=asm&from={line}")
     assert "◑ incomplete" in plain(page)
+    assert plain(page).count("host code is compiled but not examined") == 1
+
+
+def test_an_imported_run_shows_its_analyses_and_levels(alice: Client, run: Run) -> None:
+    analysed(run, TILE)
+    make_event(run, RunPayload(RunStatus.stopped, "stopped"))
+    file = io.BytesIO()
+    export_archive(run, file)
+    run.delete()
+    again = import_archive(io.BytesIO(file.getvalue()), None).run
+    page = plain(page_of(alice, f"/runs/{again.pk}/c/1/?level=ptx"))
+    assert "registers 64 ptxas" in page
+    assert "ld.param.b64" in page
 
 
 def test_a_long_level_comes_in_windows_that_lead_to_one_another(alice: Client, run: Run) -> None:

@@ -52,6 +52,12 @@ class Analysed:
     def findings(self) -> tuple[ShownFinding, ...]:
         return read_findings(self.payload.findings)
 
+    @property
+    def reason(self) -> str:
+        """Why it ended as it did, unless a finding says just that."""
+        told = any(finding.message == self.payload.reason for finding in self.findings)
+        return "" if told or self.payload.verdict == "review" else self.payload.reason
+
     @cached_property
     def counts(self) -> tuple[Count, ...]:
         return counted(self.findings)

@@ -76,7 +76,9 @@ class Compiled:
 
     @property
     def any(self) -> bool:
-        return self.analysis_a is not None or self.analysis_b is not None
+        """Whether anything was analysed that can be counted: of host code, nothing can."""
+        languages = {self.a.candidate.language, self.b.candidate.language}
+        return languages != {"cpp"} and (self.analysis_a or self.analysis_b) is not None
 
     @cached_property
     def why_not_alike(self) -> str:

@@ -32,7 +32,7 @@ VERDICTS = {
 SEVERITIES = {
     Severity.error: ("bad", "✕", "error"),
     Severity.warning: ("warn", "⚠", "warning"),
-    Severity.info: ("idle", "ⓘ", "note"),
+    Severity.info: ("idle", "•", "note"),
 }
 OUTCOMES = {"better": ("ok", "▲", "better"), "worse": ("bad", "▼", "worse")}
 TOOLS = {"analyze": "Analysis", "simulate": "Simulation"}
