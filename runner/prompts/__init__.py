@@ -150,7 +150,8 @@ def left(loop: Loop) -> str:
         parts.append(f"{max(loop.tokens_left, 0):,} tokens left")
     if limits.dollars is not None and state.dollars is not None:
         parts.append(f"${state.dollars:.2f} of ${limits.dollars:.2f} spent")
-    return f"Budget: {', '.join(parts)}. Best: {describe_best(state)}."
+    best = describe_best(state)
+    return f"Budget: {', '.join(parts)}. {best[:1].upper()}{best[1:]}."
 
 
 def _frontier(loop: Loop) -> str:

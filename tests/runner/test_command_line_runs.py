@@ -43,7 +43,7 @@ from tests.runner.fakes import (
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("--device", "host", "--case-set", "host-quick")
 Capture = pytest.CaptureFixture[str]
-COUNT = 20
+COUNT = 14
 
 
 @pytest.fixture(scope="module")
