@@ -20,12 +20,12 @@ function fit() {
   for (const part of form.querySelectorAll("[data-when]")) part.hidden = !applies(part.dataset.when);
 }
 
-// A wall clock that nobody typed follows the agent: one that asks a model needs longer.
+// A wall clock that nobody typed follows the agent: one that talks needs longer.
 function suggest() {
-  const { minutes, modelMinutes } = form.dataset;
+  const { searchMinutes, talkMinutes } = form.dataset;
   const typed = form.elements.minutes;
-  if (![minutes, modelMinutes].includes(typed.value)) return;
-  typed.value = chosen("agent") === "claude" ? modelMinutes : minutes;
+  if (![searchMinutes, talkMinutes].includes(typed.value)) return;
+  typed.value = chosen("agent") === "search" ? searchMinutes : talkMinutes;
 }
 
 form.addEventListener("change", (event) => {

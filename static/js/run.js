@@ -194,6 +194,7 @@ function words({ state, lastSeq, gaps, lag, wait, polls }) {
 
 let said = "";
 function showHealth(report) {
+  if (report.state !== "live") endText(); // nobody knows what is being said now
   const [colour, icon] = CHIPS[report.state];
   const text = words(report);
   if (text === said) return;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import timedelta
 
 import pytest
@@ -28,6 +29,7 @@ from tests.factories import make_event, make_run, make_user
 from tests.webapp.conversations import LIMITS, MODEL, Talk, softmax_talk
 from webapp.runs.ledger import ledger
 from webapp.runs.models import Event, Run
+from webapp.runs.overview import Overview
 from webapp.runs.rendering import render_event
 
 pytestmark = pytest.mark.django_db
@@ -300,6 +302,14 @@ def test_the_budgets_drain_towards_the_limits_as_they_were_extended(alice: Clien
     assert "/ 40" in head
     assert "tokens 78.0k / 2.00M" in head
     assert "cost $0.18 / $8.00" in head
+
+
+def test_the_clock_stands_while_a_run_is_paused() -> None:
+    run = alive(Talk().run)
+    make_event(run, RunPayload(RunStatus.paused, "paused by alice"))
+    before = Overview(run).time.used
+    time.sleep(0.02)
+    assert Overview(run).time.used == before
 
 
 def test_a_run_that_asks_no_model_shows_no_tokens_and_no_cost(alice: Client) -> None:

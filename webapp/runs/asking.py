@@ -51,7 +51,9 @@ class AskForm(forms.Form):
     def refusals(self) -> list[str]:
         """Every reason why it was refused, each in one sentence."""
         return [
-            f"{self[name].label}: {words}" if name in self.fields and name != "action" else words
+            f"{self[name].label}: {words}"
+            if name in self.fields and name != "action"
+            else str(words)
             for name, errors in self.errors.items()
             for words in errors
         ]

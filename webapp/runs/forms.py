@@ -39,7 +39,8 @@ from webapp.runs.models import Run
 # RunSpec's field → ours, where they differ. The language follows from the device.
 FIELDS = {"wall_clock_s": "minutes", "language": "device"}
 NUMBER = "Give a whole number, such as 24."
-MODEL_MINUTES, MODEL_DOLLARS = 60.0, 5.0  # what a run that asks a model may use, unless told
+TALK_MINUTES = 60.0  # of a run whose agent talks, unless told otherwise
+MODEL_DOLLARS = 5.0
 LINES = {
     "search": "explores the problem's tuning space and explains each move; costs nothing.",
     "claude": "a language model that writes, analyses and measures kernels of its own.",
@@ -142,8 +143,8 @@ class LaunchForm(forms.Form):
         if "evaluations" in query:  # the whole form came back: an absent box is an unticked one
             typed |= {box: box in query for box in ("use_knowledge", "queue_anyway")}
         defaults = cls.defaults()
-        if typed.get("agent") == MODEL_AGENT:
-            defaults["minutes"] = f"{MODEL_MINUTES:g}"
+        if typed.get("agent", "search") != "search":
+            defaults["minutes"] = f"{TALK_MINUTES:g}"
         return cls(initial=defaults | typed)
 
     @classmethod
@@ -271,8 +272,8 @@ class LaunchForm(forms.Form):
 
     @property
     def usual_minutes(self) -> dict[str, str]:
-        """Of an agent that asks a model, and of any other."""
-        return {"model": f"{MODEL_MINUTES:g}", "other": f"{Budgets().wall_clock_s / 60:g}"}
+        """Of an agent that talks, and of a search."""
+        return {"talk": f"{TALK_MINUTES:g}", "search": f"{Budgets().wall_clock_s / 60:g}"}
 
     @cached_property
     def agents_live(self) -> bool:
