@@ -24,6 +24,7 @@ from runner.events import (
     ToolResultPayload,
     Usage,
 )
+from runner.spec import AgentSpec
 from runner.tools import refusal
 from tests.factories import make_event, make_run, make_user
 from tests.webapp.conversations import LIMITS, MODEL, Talk, softmax_talk
@@ -237,6 +238,16 @@ def test_a_megabyte_of_words_is_folded_wherever_it_is_said(alice: Client) -> Non
 def test_the_outline_has_the_stages_with_the_candidates_made_in_them(alice: Client) -> None:
     outline = part(page_of(alice, softmax_talk().run), 'id="run-outline"', "</nav>")
     assert re.findall(r"<b>(\w+)</b>", outline) == ["research", "write", "c1", "c2"]
+
+
+def test_the_stages_of_two_agents_are_told_apart_by_their_models(alice: Client) -> None:
+    partner = AgentSpec("claude", "claude-haiku-5-5")
+    talk = Talk(workflow="flame_chase", partner=partner)
+    for ordinal, model in ((1, MODEL), (2, "claude-haiku-5-5")):
+        talk.brief("leg", ordinal)
+        talk.turn("Mine.", model=model)
+    outline = words(part(page_of(alice, talk.run), 'id="run-outline"', "</nav>"))
+    assert "leg opus-5-5 1 ▤ leg haiku-5-5 2" in outline
 
 
 def test_a_context_that_was_opened_afresh_is_no_second_stage(alice: Client) -> None:

@@ -54,12 +54,16 @@ class Spending:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage that a brief opened at `seq`. A later brief of the same ordinal is no new stage."""
+    """A stage that a brief opened at `seq`. A later brief of the same ordinal is no new stage.
+
+    `model` is the first that its agent asked, if it asked one.
+    """
 
     seq: int
     ordinal: int
     name: str
     agent: str
+    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,10 @@ class Ledger:
         """The harness speaks of turns that were given up: the agent under way paid for them."""
         key = (self.agent or author, usage.model)
         spending = self.by_player.get(key, Spending(*key)).plus(usage)
-        return replace(self, by_player={**self.by_player, key: spending})
+        stages = self.stages
+        if stages and not stages[-1].model:
+            stages = (*stages[:-1], replace(stages[-1], model=usage.model))
+        return replace(self, stages=stages, by_player={**self.by_player, key: spending})
 
 
 _kept: OrderedDict[str, Ledger] = OrderedDict()

@@ -18,6 +18,7 @@ from runner import units
 from runner.events import RunStatus
 from runner.integrity import MEANINGS, Meaning
 from runner.results import CaseResult, CheckStatus, Evaluation, IntegrityCheck, Outcome, Timing
+from webapp.runs import prose
 from webapp.runs.models import Candidate, Run
 from webapp.runs.overview import Overview
 from webapp.runs.provenance import Fact, facts, further_details
@@ -61,19 +62,27 @@ def fold(
 ) -> dict[str, Any]:
     """A text, its first lines shown and the rest folded; `whole_url` leads to what is too long."""
     text = visible(text).strip("\n")
-    cut = _cut(text, lines)
+    return {**_parts(text, _cut(text, lines)), "whole_url": whole_url, "pre": pre, "open": open}
+
+
+@register.inclusion_tag("runs/_fold.html")
+def say(text: str, whole_url: str = "", lines: int = SHOWN_LINES) -> dict[str, Any]:
+    """The same for what an agent says, with the little of Markdown that runs.prose knows."""
+    text = visible(text).strip("\n")
+    parts = _parts(text, prose.outside_code(text, _cut(text, lines)))
+    found = {f"{name}_blocks": prose.blocks(parts[name]) for name in ("head", "rest")}
+    return {**parts, **found, "whole_url": whole_url, "prose": True}
+
+
+def _parts(text: str, cut: int) -> dict[str, Any]:
     rest = text[cut:]
+    withheld = rest[FOLDED_CHARACTERS:]
     return {
         "head": text[:cut],
         "rest": rest[:FOLDED_CHARACTERS],
         "rest_lines": rest.count("\n"),
         "rest_size": filesizeformat(len(rest.encode())),
-        "withheld": filesizeformat(len(rest[FOLDED_CHARACTERS:].encode()))
-        if len(rest) > FOLDED_CHARACTERS
-        else "",
-        "whole_url": whole_url,
-        "pre": pre,
-        "open": open,
+        "withheld": filesizeformat(len(withheld.encode())) if withheld else "",
     }
 
 
