@@ -85,7 +85,9 @@ def dollars(amount: float | None) -> str:
         return MISSING
     if amount >= 999.995:
         return f"${amount:,.0f}"
-    return f"${amount:.2f}" if amount >= 0.0995 or amount == 0 else f"${significant(amount)}"
+    if amount >= 0.0995 or amount == 0:
+        return f"${amount:.2f}"
+    return f"${amount:.2g}" if amount >= 1e-4 else "<$0.0001"
 
 
 def tokens(count: int | None) -> str:

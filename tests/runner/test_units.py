@@ -77,9 +77,10 @@ def test_a_launch_stands_beside_the_device_time_and_says_when_it_takes_longer() 
     assert units.launch(4.2, None) == ""
 
 
-def test_dollars_have_cents_and_small_sums_their_digits() -> None:
-    sums = (0, 0.0, 0.00421, 0.0996, 2.143, 12.5, 1250.4, None)
-    written = ["$0.00", "$0.00", "$0.00421", "$0.10", "$2.14", "$12.50", "$1,250", "–"]
+def test_dollars_have_cents_and_smaller_sums_two_digits() -> None:
+    sums = (0, 0.0, 3e-5, 0.00421, 0.0604, 0.0996, 2.143, 12.5, 1250.4, None)
+    written = ["$0.00", "$0.00", "<$0.0001", "$0.0042", "$0.06", "$0.10", "$2.14", "$12.50"]
+    written += ["$1,250", "–"]
     assert [units.dollars(amount) for amount in sums] == written
 
 

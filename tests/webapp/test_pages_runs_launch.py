@@ -207,7 +207,7 @@ def test_the_prices_of_the_model_and_their_date_stand_beside_the_form(alice: Cli
     model = pricing.models()["claude-haiku-5-5"]
     assert model.title in side
     assert units.dollars(model.rates.output) in side
-    assert f"Prices of {model.date.isoformat()}" in side
+    assert f"prices of {model.date.isoformat()}" in side
     assert "Models</h2>" not in alice.get("/runs/new/?agent=search").content.decode()
 
 
