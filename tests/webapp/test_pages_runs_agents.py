@@ -335,6 +335,16 @@ def test_the_head_names_agent_model_effort_and_workflow(alice: Client) -> None:
     assert "claude, opus-5-5, medium effort · Goal workflow" in facts
 
 
+def test_two_agents_are_named_with_what_they_share_said_once(alice: Client) -> None:
+    partner = AgentSpec("claude", "claude-haiku-5-5", "medium")
+    run = Talk(workflow="flame_chase", partner=partner).run
+    facts = words(part(page_of(alice, run), 'id="run-facts"', "data-health"))
+    assert "claude, opus-5-5 and claude, haiku-5-5, medium effort · Flame chase" in facts
+    other = Talk(workflow="flame_chase", partner=AgentSpec("search")).run
+    facts = words(part(page_of(alice, other), 'id="run-facts"', "data-health"))
+    assert "claude, opus-5-5, medium effort and search · Flame chase" in facts
+
+
 def test_the_list_has_a_column_of_costs_once_a_run_may_cost(alice: Client) -> None:
     make_run("finished", candidates=1)
     assert "cost</th>" not in alice.get("/runs/").content.decode()

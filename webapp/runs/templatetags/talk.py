@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django import template
@@ -96,11 +96,18 @@ def used(usage: Usage) -> str:
 
 
 @register.filter
-def player(agent: AgentSpec) -> str:
-    """`claude, opus-5-5, medium effort`; what is left to its default is left out."""
+def together(players: Sequence[AgentSpec]) -> str:
+    """`claude, opus-5-5 and claude, haiku-5-5, medium effort`: no defaults, nothing twice."""
+    efforts = {player.effort for player in players}
+    shared = efforts.pop() if len(efforts) == 1 else ""
+    names = [_player(replace(each, effort="") if shared else each) for each in players]
+    return visible(" and ".join(names) + (f", {shared} effort" if shared else ""))
+
+
+def _player(agent: AgentSpec) -> str:
     effort = f"{agent.effort} effort" if agent.effort else ""
     parts = (agent.agent, model_name(agent.model) if agent.model else "", effort)
-    return visible(", ".join(part for part in parts if part))
+    return ", ".join(part for part in parts if part)
 
 
 @register.filter
