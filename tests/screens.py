@@ -29,7 +29,7 @@ def pages(page: Page, base: str, run: str) -> dict[str, str]:
         "compare": f"{base}{compare}",
         "roofline": f"{base}/runs/{run}/roofline/",
         "candidate": f"{base}/runs/{run}/c/{best}/",
-        "launch": f"{base}/runs/new/?problem=softmax",
+        "launch": f"{base}/runs/new/?problem=softmax&agent=claude",
     }
 
 

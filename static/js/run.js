@@ -16,7 +16,7 @@ const trace = page.querySelector("[data-trace]");
 const health = page.querySelector("[data-health]");
 const below = page.querySelector("[data-new]");
 const find = page.querySelector("[data-find]");
-const answer = page.querySelector("#run-said");
+const asked = page.querySelector("#run-said");
 const types = new Set(page.dataset.types.split(" "));
 const needle = new URLSearchParams(location.search).get("q") ?? "";
 const rows = () => [...trace.querySelectorAll(".ev[data-seq]:not(.filtered)")];
@@ -116,7 +116,7 @@ function append(items) {
   endText();
   const shown = items.filter(wanted);
   if (items.some((item) => TELLING.has(item.type))) refreshPanels();
-  if (items.some((item) => item.type === "control")) answer.replaceChildren(); // it took effect
+  if (items.some((item) => item.type === "control")) asked.replaceChildren(); // it took effect
   if (!shown.length) return;
   if (!atTail) { unseen += shown.length; sayNew(); return; }
   trace.querySelector("[data-empty]")?.remove();
@@ -304,7 +304,7 @@ function step(candidates, direction) {
   const all = rows();
   const from = current();
   let chosen;
-  if (!from) chosen = candidates === all ? firstVisible() : candidates[0];
+  if (!from) chosen = candidates.length === all.length ? firstVisible() : candidates[0];
   else {
     const here = Number(from.dataset.seq);
     chosen = direction > 0
@@ -342,7 +342,7 @@ find.addEventListener("keydown", (event) => { if (event.key === "Escape") { find
 // --- asking something of the run: dialogs instead of the page that the same links lead to
 const dialogs = Object.fromEntries([...page.querySelectorAll("[data-dialog]")].map((dialog) => [dialog.dataset.dialog, dialog]));
 
-function open(name) {
+function show(name) {
   dialogs[name].querySelector("[data-said]").replaceChildren();
   dialogs[name].showModal();
   dialogs[name].querySelector("textarea, input[type=text]")?.focus();
@@ -353,7 +353,7 @@ page.addEventListener("click", (event) => {
   const link = event.target.closest("[data-open]");
   if (!link || !dialogs[link.dataset.open] || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  open(link.dataset.open);
+  show(link.dataset.open);
 });
 
 // Taken: what was asked stands in the head as pending until its step is here.

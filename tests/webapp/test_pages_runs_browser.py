@@ -113,6 +113,14 @@ def test_keys_step_through_the_trace_and_stand_down_inside_inputs(open_page: Ope
     expect(page.locator("[data-shortcuts]")).to_be_hidden()
 
 
+def test_the_first_key_starts_at_what_the_reader_sees(open_page: Open) -> None:
+    run = make_run("finished", candidates=30)
+    page = open_page(f"/runs/{run.pk}/")
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    page.keyboard.press("j")
+    assert int(page.evaluate("document.activeElement.dataset.seq")) > 20
+
+
 def test_finding_hides_other_steps_and_the_outline_jumps_with_a_link_to_share(
     open_page: Open,
 ) -> None:
