@@ -61,6 +61,7 @@ def launch(page: Page) -> int:
     page.wait_for_load_state()
     page.get_by_label("Case set").select_option("host-quick")
     page.wait_for_load_state()
+    expect(page.locator("#agent-claude")).to_contain_text("not available now")  # there is no key
     page.get_by_label("Evaluations").fill("0")
     page.get_by_role("button", name="Launch").click()
     expect(page.get_by_role("alert")).to_contain_text("Not launched")
