@@ -14,7 +14,8 @@ def test_stored_bytes_come_back_and_storing_them_twice_is_one_file() -> None:
 
     assert first == second == hashlib.sha256(content).hexdigest()
     assert store.read(first) == content
-    assert [path.name for path in store.path(first).parent.iterdir()] == [first]
+    beside = (path.name for path in store.path(first).parent.iterdir())
+    assert [name for name in beside if first in name] == [first]  # others' bytes may lie there too
 
 
 def test_a_damaged_file_is_not_handed_out() -> None:
