@@ -114,16 +114,18 @@ class Partial:
             remedy = "Name the archive of a run under way; a killed one goes on by --resume."
             raise SpecError("archive", problem, remedy)
         state = self.state()
-        if state.spec is None:
+        spec = state.spec
+        if spec is None:
             raise SpecError("archive", "the run is only just starting.", "Ask again in a moment.")
 
         def make(earlier: tuple[ControlPayload, ...]) -> ControlPayload:
             budgets = None
             if action is ControlAction.extend:
-                now = requests.limits(state, earlier)
+                now = requests.limits(spec, state, earlier)
                 budgets = Budgets(**{**vars(now), **(limits or {})})
+                requests.check_extension(spec, state, budgets, earlier)
             wanted = ControlPayload(action, by, text.strip(), budgets, len(earlier) + 1)
-            requests.check(state, wanted, earlier)
+            requests.check(spec, wanted, earlier)
             return wanted
 
         return self.requests.add(make)

@@ -120,7 +120,7 @@ def asked(output: Path, *words: str) -> int:
     return main(["control", str(output), *words, "--json", "--by", "alice"])
 
 
-def test_a_run_is_paused_steered_extended_and_stopped_from_another_terminal(
+def test_a_run_is_paused_extended_and_stopped_from_another_terminal(
     script: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     output = tmp_path / "run.warpdeck.zip"
@@ -128,21 +128,17 @@ def test_a_run_is_paused_steered_extended_and_stopped_from_another_terminal(
         until(lambda: Partial(output).state().started, "it runs")
         assert asked(output, "pause") == 0
         until(lambda: Partial(output).state().paused, "it is paused")
-        assert asked(output, "steer", "Try", "AVX-512.") == 0
         assert asked(output, "extend", "--evaluations", "40", "--dollars", "2.5") == 0
         assert asked(output, "resume") == 0
         assert asked(output, "stop") == 0
         assert process.wait(60) == 0
     told = capsys.readouterr().out
-    assert [each["request"] for each in _documents(told)] == [1, 2, 3, 4, 5]
+    assert [each["request"] for each in _documents(told)] == [1, 2, 3, 4]
     with read_archive(output) as archive:
         state = archive.state
         controls = [e.decoded for e in archive.events if e.type is EventType.control]
     assert (state.status.value, state.reason) == ("stopped", "stopped by alice")
-    assert [each.action.value for each in controls] == [
-        *("pause", "steer", "extend", "resume", "stop"),
-    ]
-    assert controls[1].text == "Try AVX-512."
+    assert [each.action.value for each in controls] == ["pause", "extend", "resume", "stop"]
     assert state.limits == Budgets(40, 900.0, None, 2.5)
     assert asked(output, "stop") == 2
     refusal = json.loads(capsys.readouterr().out)["error"]

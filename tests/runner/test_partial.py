@@ -17,7 +17,7 @@ from runner.spec import Budgets, RunSpec, SpecError
 from runner.state import RunState
 from tests.runner.fakes import FakeEvaluator, by_first_line, only
 
-SPEC = RunSpec("softmax", budgets=Budgets(evaluations=10))
+SPEC = RunSpec("softmax", agent="claude", budgets=Budgets(evaluations=10))
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_a_folder_that_is_there_already_is_refused_with_the_way_on(partial: Part
 
 def test_only_the_run_that_was_started_is_gone_on_with(partial: Partial, tmp_path: Path) -> None:
     partial.check(SPEC)
-    other = RunSpec("softmax", seed=5, budgets=Budgets(evaluations=11))
+    other = RunSpec("softmax", agent="claude", seed=5, budgets=Budgets(evaluations=11))
     with pytest.raises(SpecError, match="started with another seed, budgets"):
         partial.check(other)
     with pytest.raises(SpecError, match="no run was interrupted there"):

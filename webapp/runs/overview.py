@@ -15,14 +15,13 @@ from typing import Any
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
-from runner import workflows
+from runner import requests, workflows
 from runner.events import BudgetPayload, ControlAction, EventType, RunStatus
 from runner.results import Evaluation
 from runner.spec import Budgets, RunSpec
 from runner.wire import from_json
 from webapp.fleet.models import Device
 from webapp.review.roofline import Measured, Roofline, roofs_for
-from webapp.runs import requests
 from webapp.runs.chart import Chart, chart
 from webapp.runs.ledger import Ledger, Stage, ledger
 from webapp.runs.models import Candidate, Event, Job, Run
