@@ -20,7 +20,8 @@ demo: install
 	$(BIN)/python manage.py up --demo
 
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not alone" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m alone
 
 check: install
 	$(BIN)/ruff format --check $(SOURCES)

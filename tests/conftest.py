@@ -32,6 +32,40 @@ for name in ("DATABASE_URL", "WARPDECK_HOSTS", "WARPDECK_SECRET_KEY", "WARPDECK_
     os.environ.pop(name, None)
 django.setup()
 
+# Files whose tests measure, or look at the whole machine, or kill programs at set moments. A second
+# process beside them would change what they see; all others run two at a time.
+ALONE = (
+    "tests/e2e/*",
+    "tests/exploits/*",
+    "tests/analysis/test_leftovers.py",
+    "tests/runner/test_ceilings.py",
+    "tests/runner/test_cli.py",
+    "tests/runner/test_descriptors.py",
+    "tests/runner/test_evaluate_*.py",
+    "tests/runner/test_keeper.py",
+    "tests/runner/test_mcp_stdio.py",
+    "tests/runner/test_messages.py",
+    "tests/runner/test_neighbours.py",
+    "tests/runner/test_soak.py",
+    "tests/runner/test_tools_measuring.py",
+    "tests/webapp/test_api_workers.py",
+    "tests/webapp/test_durability.py",
+    "tests/webapp/test_up.py",
+    "tests/webapp/test_workers.py",
+)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Test processes read the settings only once they have a data folder of their own."""
+    os.environ.pop("DJANGO_SETTINGS_MODULE")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(item.path.relative_to(ROOT).match(pattern) for pattern in ALONE):
+            item.add_marker(pytest.mark.alone)
+
 
 @pytest.fixture(scope="session")
 def valkey() -> Iterator[str]:
