@@ -1,4 +1,4 @@
-"""Stored levels come back as they were, and what only looks like them is refused with its reason."""
+"""Stored levels come back as they were; what only looks like them is refused with its reason."""
 
 from __future__ import annotations
 
