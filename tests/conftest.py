@@ -32,8 +32,8 @@ for name in ("DATABASE_URL", "WARPDECK_HOSTS", "WARPDECK_SECRET_KEY", "WARPDECK_
     os.environ.pop(name, None)
 django.setup()
 
-# Files whose tests measure, or look at the whole machine, or kill programs at set moments. A second
-# process beside them would change what they see; all others run two at a time.
+# Files whose tests need a measurement to succeed, or look at the whole machine. A second process
+# beside them would change what they see; all others run two at a time.
 ALONE = (
     "tests/e2e/*",
     "tests/exploits/*",
@@ -49,9 +49,6 @@ ALONE = (
     "tests/runner/test_soak.py",
     "tests/runner/test_tools_measuring.py",
     "tests/webapp/test_api_workers.py",
-    "tests/webapp/test_durability.py",
-    "tests/webapp/test_up.py",
-    "tests/webapp/test_workers.py",
 )
 
 
