@@ -14,6 +14,7 @@ import gc
 import importlib
 import os
 import select
+import signal
 import socket
 import sys
 import traceback
@@ -39,6 +40,8 @@ def main() -> None:
     parser.add_argument("--role", choices=ROLES, required=True)
     parser.add_argument("--scratch", type=Path, help="a folder of ours alone, emptied each time")
     arguments = parser.parse_args()
+    # Started from a shell's background, it would ignore what a candidate sends to harm it unseen.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sandbox.die_with_parent()
     sandbox.adopt_orphans()
     sandbox.seal(True)
