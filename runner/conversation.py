@@ -197,10 +197,10 @@ class Conversation:
         return any(self.tools.get(each.call) == tool and each.text == text for each in results)
 
     def _said(self, event: Event, payload: MessagePayload) -> Conversation:
-        turns = [ref.sha256 for ref in event.artifacts if ref.name == TURN]
-        if not turns:
+        turn = event.artifact(TURN)
+        if turn is None:
             return self  # an agent that proposes whole candidates: it is shown the state alone
-        said = Said(event.seq, payload.text, turns[0])
+        said = Said(event.seq, payload.text, turn.sha256)
         return replace(self._with(said), usage=payload.usage or self.usage)
 
     def _called(self, payload: ToolCallPayload) -> Conversation:
@@ -209,8 +209,9 @@ class Conversation:
         return replace(self, tools=tools, arguments=arguments)
 
     def _answered(self, event: Event, payload: ToolResultPayload) -> Conversation:
-        details = [ref.sha256 for ref in event.artifacts if ref.name == DETAILS]
-        result = Result(event.seq, payload.call, payload.ok, payload.text, *details[:1])
+        details = event.artifact(DETAILS)
+        more = details.sha256 if details else ""
+        result = Result(event.seq, payload.call, payload.ok, payload.text, more)
         finished = payload.ok and self.tools.get(payload.call) == FINISH
         return replace(self._with(result), finished=self.finished or finished)
 

@@ -294,6 +294,10 @@ class Event:
     def decoded(self) -> Any:
         return from_json(PAYLOADS[self.type], self.payload, self.type.value)
 
+    def artifact(self, name: str) -> ArtifactRef | None:
+        """The artifact of that name, if the event has one."""
+        return next((ref for ref in self.artifacts if ref.name == name), None)
+
 
 class Sink(Protocol):
     """Where a driver writes. The sink numbers, stamps and stores; one writer per run."""

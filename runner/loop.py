@@ -463,8 +463,7 @@ class Loop:
         self, payload: AnalysisPayload, artifacts: Mapping[str, bytes] | None = None
     ) -> None:
         """Log an analysis, unless the same one is there."""
-        key = AnalysisKey(payload.candidate, payload.tool, payload.target, payload.case)
-        if key not in self.state.analyses:
+        if AnalysisKey.of(payload) not in self.state.analyses:
             self._emit(payload, artifacts)
 
     def record_profile(self, payload: ProfilePayload) -> None:

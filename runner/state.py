@@ -49,6 +49,10 @@ class AnalysisKey:
     target: str
     case: str
 
+    @classmethod
+    def of(cls, found: AnalysisPayload) -> AnalysisKey:
+        return cls(found.candidate, found.tool, found.target, found.case)
+
 
 @dataclass(frozen=True)
 class Opening:
@@ -229,13 +233,12 @@ class RunState:
             case NotePayload() as note:
                 return {"notes": (*self.notes, note)}
             case AnalysisPayload() as found:
-                key = AnalysisKey(found.candidate, found.tool, found.target, found.case)
-                return {"analyses": {**self.analyses, key: found}}
+                return {"analyses": {**self.analyses, AnalysisKey.of(found): found}}
             case ProfilePayload() as profile:
                 return {"profiles": {**self.profiles, profile.candidate: profile}}
             case ToolResultPayload(call=call):
-                kept = [ref.sha256 for ref in event.artifacts if ref.name == DETAILS]
-                return {"details": {**self.details, call: kept[0]}} if kept else {}
+                kept = event.artifact(DETAILS)
+                return {"details": {**self.details, call: kept.sha256}} if kept else {}
             case ControlPayload() as control:
                 return self._control_changes(control)
         return {}
@@ -244,7 +247,7 @@ class RunState:
         changes: dict[str, Any] = {}
         if message.kind is MessageKind.said:
             changes.update(said=message, noticed="")
-            if any(ref.name == TURN for ref in event.artifacts):
+            if event.artifact(TURN) is not None:
                 count = self.turns.get(message.author, 0) + 1
                 changes["turns"] = {**self.turns, message.author: count}
         if message.kind is MessageKind.brief and not self._is_open(message.ordinal):

@@ -174,8 +174,8 @@ HEARD = (EventType.message, EventType.control, EventType.tool_result, EventType.
 
 def turn_of(event: Event, read: Callable[[str], bytes]) -> Turn | None:
     """The turn that a message holds, if it holds one."""
-    found = [ref.sha256 for ref in event.artifacts if ref.name == TURN]
-    return from_json(Turn, json.loads(read(found[0]))) if found else None
+    found = event.artifact(TURN)
+    return from_json(Turn, json.loads(read(found.sha256))) if found else None
 
 
 def over(status: RunStatus, reason: str) -> Reply:

@@ -135,7 +135,7 @@ def _analysed(event: Event) -> Analysed | None:
         payload = log.decoded
     except WireError:
         return None
-    levels = next((ref for ref in log.artifacts if ref.name == ARTIFACT), None)
+    levels = log.artifact(ARTIFACT)
     if levels is None:
         return Analysed(event.seq, payload)
     return Analysed(event.seq, payload, levels.sha256, levels.size)
