@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from runner import languages
 from runner.events import AnalysisPayload
 from runner.loop import Loop
-from runner.spec import SpecError, device_kind
+from runner.spec import device_kind
 from runner.state import AnalysisKey
 from runner.wire import to_json
 
@@ -63,8 +63,6 @@ def analyze(loop: Loop, number: int, target: str = "", case: str = "") -> Analys
     )
     try:
         report = examiner.analyze(spec)
-    except SpecError:
-        raise
     except RuntimeError as error:  # torch, Triton or a compiler does not start here
         return _unavailable(loop, key, error)
     artifacts = {stored.ARTIFACT: stored.pack(report.levels)} if report.levels else None
@@ -90,8 +88,6 @@ def simulate(loop: Loop, number: int, case: str = "") -> AnalysisPayload | None:
     )
     try:
         found = examiner.simulate(spec)
-    except SpecError:
-        raise
     except RuntimeError as error:
         return _unavailable(loop, key, error)
     loop.record_analysis(_payload(key, found))
